@@ -13,7 +13,7 @@ _ELSEWHERE = {
     "Client": "peers.client",
     "connect": "peers.client",
 }
-"""Name the module that has the attribute."""
+"""Where to import from what is looked for here."""
 
 
 def __getattr__(name: str) -> NoReturn:

@@ -1,1 +1,1 @@
-"""Reports of the hub: events, losses, busy topics, the last ten minutes."""
+"""What the hub reports of itself: events, losses, busy topics, the last ten minutes."""

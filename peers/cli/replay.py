@@ -16,7 +16,7 @@ import msgspec
 from hub.errors import UsageError
 from hub.topics import printable
 from peers.cli.texts import FlagError
-from peers.wire.reasons import MALFORMED
+from peers.wire.control import MALFORMED
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 

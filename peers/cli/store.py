@@ -44,7 +44,7 @@ from peers.cli.texts import (
 )
 from peers.client import InvalidValueError, Store, StoreChange, StoreEntry
 from peers.client.values import encode_value, value_of
-from peers.wire.reasons import MALFORMED
+from peers.wire.control import MALFORMED
 
 _SECOND_US = 1_000_000
 

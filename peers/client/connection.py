@@ -23,10 +23,9 @@ from peers.client.conversation import ABNORMAL, Conversation, Refusal, Unreadabl
 from peers.client.settings import ClientSettings
 from peers.transport.liveness import Act, Liveness
 from peers.transport.transport import end_writing, pause_while_unwritten
-from peers.wire.control import Notice
+from peers.wire.control import Notice, retry_after_s
 from peers.wire.events import Closing
 from peers.wire.hello import Hello
-from peers.wire.reasons import retry_after_s
 from peers.wire.records import Records
 
 if TYPE_CHECKING:

@@ -43,8 +43,8 @@ from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL, Refusal, wake
 from peers.client.publications import BATCH_BYTES
 from peers.client.values import encode_values, joined, read_values
+from peers.wire.control import reason_of
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
-from peers.wire.reasons import reason_of
 
 TIMEOUT_S = 30.0  # The default, as a hub's
 TIMEOUT_LIMIT_S = 3600.0  # Longest time that a hub waits for an answer, seconds

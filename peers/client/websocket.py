@@ -51,10 +51,9 @@ from hub.topics import TOPIC_LIMIT_BYTES
 from peers.client.conversation import Event, Introduction, Refusal, Verb
 from peers.client.routes import LocalRoutes, Route
 from peers.transport.fragments import Fragments, end_of
-from peers.wire.control import NameClaim, NameRelease, Notice, Renewal, RuleChange, cut_text
+from peers.wire.control import NameClaim, NameRelease, Notice, Renewal, RuleChange, cut_text, reason_of
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import FRAME_LIMIT_BYTES, ID_BYTES, PROTOCOL, Hello, QueueWish
-from peers.wire.reasons import reason_of
 from peers.wire.records import Fetch, Records
 
 ENVELOPE_BYTES = 2048

@@ -37,8 +37,8 @@ from peers.daemon.sources import Loaded
 from peers.server.audit import By
 from peers.server.memory import GarbageWatch, keep_freed_memory
 from peers.server.server import HUB_STOPS, Server, connection_of
+from peers.wire.control import with_retry
 from peers.wire.hello import fitting_name
-from peers.wire.reasons import with_retry
 
 _SUPPRESSED_REPORT_S = 5.0
 _COLLECTED_S = 1.0

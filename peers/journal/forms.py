@@ -28,7 +28,7 @@ from hub.policy.policy import Action, Rights, prefix_not_granted
 from peers.journal.view import Fetched
 from peers.values.conversion import json_of, json_of_broker
 from peers.values.event_stream import recorded_events
-from peers.wire.reasons import MALFORMED
+from peers.wire.control import MALFORMED
 from peers.wire.records import Fetch, Records, check_records, records_parts
 
 Form = Literal["frame", "json", "msgpack", "events"]

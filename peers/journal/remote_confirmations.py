@@ -35,7 +35,7 @@ from hub.requests.hub_services import Questions, target_at
 from hub.topics import printable
 from peers.journal.recorder import Answer
 from peers.journal.remote_journals import Asking, Recording
-from peers.wire.reasons import MALFORMED, reason_of
+from peers.wire.control import MALFORMED, reason_of
 
 RECORDED: Final = "recorded"  # the service name between hubs (`hub.requests.hub_services`)
 ANSWER_MS: Final = 30_000  # how long an answer may take, ms: the default of all requests

@@ -36,9 +36,8 @@ from hub.topics import printable
 from peers.journal.forms import Order, answers, as_order, decode_order, encode_order, granted
 from peers.journal.readers import Deliver, SharedPieces
 from peers.journal.view import LARGE_FACTOR
-from peers.wire.control import Notice, decode_notice, encode_notice
+from peers.wire.control import MALFORMED, Notice, decode_notice, encode_notice, reason_of
 from peers.wire.kinds import Kind
-from peers.wire.reasons import MALFORMED, reason_of
 from peers.wire.records import Commit, Fetch, Stage
 
 if TYPE_CHECKING:

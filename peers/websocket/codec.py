@@ -78,10 +78,9 @@ from peers.websocket.messages import (
     Unsubscribe,
     UnsubscribeRules,
 )
-from peers.wire.control import NameClaim, NameRelease, Renewal, RuleChange, check_token
+from peers.wire.control import MALFORMED, NameClaim, NameRelease, Renewal, RuleChange, check_token, reason_of
 from peers.wire.events import ServiceChange, SubscriptionChange
 from peers.wire.hello import NAME_LIMIT_BYTES
-from peers.wire.reasons import MALFORMED, reason_of
 from peers.wire.records import END_OF_TIME_US, FETCH_BYTES
 
 # Turning the messages `request` and `reply` of WebSocket clients into the hub's own `Request` and `Reply`.

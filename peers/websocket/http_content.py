@@ -41,9 +41,8 @@ from peers.values.conversion import (
     possible_parts,
     without_collecting,
 )
-from peers.wire.control import PREFIXES_LIMIT
+from peers.wire.control import MALFORMED, PREFIXES_LIMIT
 from peers.wire.hello import QueueWish
-from peers.wire.reasons import MALFORMED
 
 FRAME_BYTES: Final = 64 * 1024  # values that go into one frame
 

@@ -29,10 +29,9 @@ from peers.transport.fragments import Fragments, end_of, pieces_of
 from peers.values import InvalidInputError, decode_message
 from peers.websocket.http_session import PieceSession
 from peers.websocket.zeek_codec import PATH
-from peers.wire.control import cut_text
+from peers.wire.control import MALFORMED, cut_text
 from peers.wire.events import Closing
 from peers.wire.hello import SOFTWARE
-from peers.wire.reasons import MALFORMED
 from peers.wire.scanner import NEED_DATA, NeedData
 
 APPLICATION = "topichub"  # in `X-Application-Name`, which Zeek shows among its clients

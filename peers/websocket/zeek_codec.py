@@ -38,9 +38,9 @@ from peers.websocket.batches import encode_message as framed
 from peers.websocket.codec import Codec
 from peers.websocket.messages import ClientMessage, Error, HubMessage, RefusedError, Welcome
 from peers.websocket.session import AnsweredError
+from peers.wire.control import MALFORMED
 from peers.wire.events import SubscriptionChange
 from peers.wire.hello import NAME_LIMIT_BYTES, fitting_name
-from peers.wire.reasons import MALFORMED
 
 
 class Wanted:

@@ -10,9 +10,8 @@ from hub import __version__
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.limits import Overflow, QueueLimits
 from hub.messages.frame import encode_frame
-from peers.wire.control import check_token
+from peers.wire.control import MALFORMED, check_token
 from peers.wire.kinds import Kind
-from peers.wire.reasons import MALFORMED
 
 PROTOCOL = 1  # the version of the protocol; the far side must speak the same
 MESH_VERSION = 1  # the version of the mesh protocol; the peer hub must speak the same

@@ -25,9 +25,8 @@ import msgspec
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.journal.layout import COLUMNS, Column
 from hub.messages.frame import encode_frame
-from peers.wire.control import PREFIXES_LIMIT
+from peers.wire.control import MALFORMED, PREFIXES_LIMIT, reader, writer
 from peers.wire.kinds import Kind
-from peers.wire.reasons import MALFORMED, reader, writer
 
 FETCH_BYTES = 1024 * 1024  # default size of one answer: a full block. Twice as much is no faster.
 END_OF_TIME_US = 2**63 - 1  # a time later than any record: it asks for the end of the journal

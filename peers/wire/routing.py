@@ -26,9 +26,9 @@ from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Lea
 from hub.messages.frame import encode_frame
 from hub.names.claim import LABELS_LIMIT, LATEST_US, Announced, check_labels, check_name
 from hub.topics import RESERVED, check_prefix, printable
+from peers.wire.control import MALFORMED
 from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES, HubId
 from peers.wire.kinds import Kind
-from peers.wire.reasons import MALFORMED
 
 ENTRIES_PER_PART = 1_000  # most neighbours, prefixes and rules together in one part
 HUBS_LIMIT = 10_000  # most hubs in one digest, 240 KB: more than a hub knows by default

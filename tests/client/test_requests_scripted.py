@@ -21,9 +21,8 @@ from peers.client.conversation import SERVICES
 from peers.client.requests import Block, Pending
 from peers.client.service import Replies
 from peers.client.values import InvalidValueError, read_values
-from peers.wire.control import Notice, decode_subscription, encode_notice
+from peers.wire.control import Notice, decode_subscription, encode_notice, reason_of
 from peers.wire.kinds import Kind
-from peers.wire.reasons import reason_of
 from tests.client.scripted import ScriptedHub, quick_backoff
 from tests.hubs.eventually import eventually
 

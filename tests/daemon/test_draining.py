@@ -14,9 +14,9 @@ from peers.client import ServiceRequest
 from peers.client import connect as connect_client
 from peers.daemon.daemon import Daemon
 from peers.daemon.run import Draining
+from peers.wire.control import retry_after_s
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
-from peers.wire.reasons import retry_after_s
 from tests.daemon.conftest import Connect, StartDaemon, StartProcess
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient, numbered

@@ -187,12 +187,6 @@ def test_a_second_ack_says_nothing() -> None:
     assert opened().say(text(ACK)) == []
 
 
-def test_a_pretty_message() -> None:
-    (incoming,) = opened().say(text(b'{ "topic": "/a", "data": 1, "@data-type": "count" }'))
-    assert isinstance(incoming, Publication)
-    assert incoming.routing_key.endswith(b"/a")
-
-
 @pytest.mark.parametrize(
     ("data", "code"),
     [

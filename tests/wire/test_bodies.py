@@ -25,17 +25,19 @@ from peers.wire.control import (
     CLOSE_TEXT_LIMIT_BYTES,
     LINK_ID_BYTES,
     PREFIXES_LIMIT,
+    RETRY_LIMIT_S,
     RULES_PER_FRAME,
     TOKEN_LIMIT_BYTES,
     Account,
     Notice,
     Renewal,
     RuleChange,
+    retry_after_s,
+    with_retry,
 )
 from peers.wire.events import Closing, Event, ServiceChange, SubscriptionChange
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.kinds import IGNORABLE, Kind
-from peers.wire.reasons import RETRY_LIMIT_S, retry_after_s, with_retry
 from peers.wire.records import (
     FETCH_BYTES,
     FETCH_WAIT_LIMIT_MS,

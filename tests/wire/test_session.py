@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode
 from hub.labels.envelope import tagged
 from hub.messages.batch import Batch
 from hub.messages.frame import FLAG_TAGGED, Frame, encode_frame
@@ -215,20 +215,6 @@ def test_nothing_is_told_behind_the_end() -> None:
     side.session.tell(Notice("confirmed", request=6))
     (frame,) = frames_of(side.session.take_outgoing())
     assert frame.kind == Kind.CLOSE
-
-
-def test_a_refused_request_bears_its_number() -> None:
-    side = with_client()
-    side.session.reject(RejectedError(CloseCode.NOT_ALLOWED, "too many"), 9)
-    assert notices(side) == [Notice("error", request=9, code=CloseCode.NOT_ALLOWED, text="too many")]
-
-
-def test_a_bad_notice_ends_it() -> None:
-    side = side_of("client")
-    side.hear(HUB_HELLO.encode() + encode_frame(Kind.NOTICE, b"\xc0"))
-    (closing,) = side.closings
-    assert closing.code == CloseCode.PROTOCOL_ERROR
-    assert closing.text.startswith("NOTICE: ")
 
 
 # The end.

@@ -212,22 +212,6 @@ def test_ignorable_kinds_are_passed_over(phase: Phase, number: int) -> None:
     assert side.session.phase is phase
 
 
-@pytest.mark.parametrize(
-    ("role", "hello", "phase"),
-    [
-        ("hub", CLIENT_HELLO, Phase.WITH_CLIENT),
-        ("hub", HUB_HELLO, Phase.WITH_LINK),
-        ("client", HUB_HELLO, Phase.WITH_HUB),
-    ],
-)
-def test_hello_decides_the_state(role: str, hello: object, phase: Phase) -> None:
-    side = side_of(role)
-    side.hear(hello.encode())  # type: ignore[attr-defined]
-    assert side.events == [hello]
-    assert side.session.far == hello
-    assert side.session.phase is phase
-
-
 def test_two_clients_have_nothing_to_say() -> None:
     side = side_of("client")
     side.hear(CLIENT_HELLO.encode())

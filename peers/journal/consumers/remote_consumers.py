@@ -31,7 +31,7 @@ from hub.requests.hub_services import Answer, Later, Questions, is_admin, target
 from hub.topics import RESERVED, printable
 from peers.journal.forms import GRANTED_LIMIT, NARROWED_PATHS, Paths
 from peers.journal.remote_journals import Asking
-from peers.wire.reasons import MALFORMED
+from peers.wire.control import MALFORMED
 
 CONSUMERS_TOPIC: Final = RESERVED + "consumers"
 WHAT: Final = "consumers"  # the service name between hubs (`hub.requests.hub_services`)

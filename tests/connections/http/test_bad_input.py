@@ -36,11 +36,6 @@ class QuietPair:
     "attack",
     [
         request("/v1/publish/t", "POST", JSON, "Content-Length: 1", "Transfer-Encoding: chunked") + b"0\r\n\r\n" + POST,
-        request("/v1/publish/t", "POST", JSON, "Content-Length: 1", "Content-Length: 0") + b"1" + POST,
-        request("/v1/publish/t", "POST", JSON, "Content-Length: 1, 1") + b"1" + POST,
-        request("/v1/publish/t", "POST", JSON, "Transfer-Encoding: xchunked") + POST,
-        request("/v1/publish/t", "POST", JSON, "Transfer-Encoding : chunked") + b"0\r\n\r\n" + POST,
-        request("/v1/publish/t", "POST", JSON, "X: 1\nTransfer-Encoding: chunked") + b"0\r\n\r\n" + POST,
         request("/v1/publish/t", "POST", JSON, "Transfer-Encoding: chunked") + b"1\n1\n0\n\n" + POST,
         request("/v1/publish/t", "POST", JSON, "Transfer-Encoding: chunked") + b"2\r\n11" + POST,
         request("/v1/publish/t", "POST", JSON, "Transfer-Encoding: chunked") + b"0\r\nX: 1\n\r\n" + POST,

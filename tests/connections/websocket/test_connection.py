@@ -116,22 +116,6 @@ async def test_the_largest_message_is_that_of_the_welcome(start_hub: StartHub) -
     assert "5000" in reason
 
 
-async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
-    clients = [await hub.websocket("/t", subprotocol=kind) for kind in (JSON, JSON, MSGPACK, MSGPACK)]
-    batch = Batch.of("/t", [{"n": 1}, 2])
-    made = []
-    for make in {connection.session.codec.form for connection in hub.connections}:
-        form = batch.form(make)
-        made.append((form, form.frames(batch)))
-    core = hub.server.core
-    core.publish(next(iter(core.handlers.values())), core.routes.find("/t"), batch)
-    for client in clients:
-        assert await client.messages(2) == [("/t", {"n": 1}), ("/t", 2)]
-    assert len(made) == 2
-    for form, frames in made:
-        assert form.frames(batch) is frames
-
-
 async def test_what_has_no_form_is_told_in_place(hub: Hub) -> None:
     one, other = await hub.websocket("/t", name="json"), await hub.websocket("/t", subprotocol=MSGPACK, name="msgpack")
     ext = b"\xd4\x05x"
@@ -176,13 +160,6 @@ async def test_a_listener_on_all_addresses(start_hub: StartHub) -> None:
     with pytest.raises(InvalidStatus) as caught:
         await dial(hub, JSON, origin=Origin("http://localhost:3000"))
     assert caught.value.response.status_code == 403
-
-
-async def test_a_wrong_subprotocol(hub: Hub) -> None:
-    with pytest.raises(InvalidStatus) as caught:
-        await dial(hub, "other")
-    assert caught.value.response.status_code == 400
-    assert b"hub.v1.json, hub.v1.msgpack" in bytes(caught.value.response.body)
 
 
 JSON, MSGPACK = "hub.v1.json", "hub.v1.msgpack"

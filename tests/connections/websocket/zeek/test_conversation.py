@@ -14,7 +14,7 @@ from websockets.frames import Opcode
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.frame import KIND_MESSAGES, encode_frame
-from peers.websocket.zeek_codec import PATH, client_name, zeek_form
+from peers.websocket.zeek_codec import PATH, client_name
 from peers.wire.hello import NAME_LIMIT_BYTES
 from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
 from tests.hub.fakes import publish
@@ -136,20 +136,6 @@ async def test_duplicates_are_one(start_hub: StartHub) -> None:
     assert await client.settle() == []
 
 
-async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
-    clients = [await ZeekClient.subscribed(hub, "/a") for _ in range(5)]
-    source = Watcher(hub, "/elsewhere").handler
-    batch = Batch(encode_frame(KIND_MESSAGES, body_of(count("/a", 1)), key=b"/a", flags=2), 1)
-    form = batch.form(zeek_form)
-    made = form.frames(batch)
-    core = hub.server.core
-    core.publish(source, core.routes.find("/a"), batch)
-    for client in clients:
-        assert await client.text() == count("/a", 1)
-    assert batch.form(zeek_form) is form
-    assert form.frames(batch) is made
-
-
 async def test_what_has_no_form_is_counted(hub: Hub) -> None:
     client = await ZeekClient.subscribed(hub, "/a", lines=("X-Application-Name: me",))
     core = hub.server.core
@@ -196,21 +182,6 @@ async def test_overflow_drops_silently(start_hub: StartHub, overflow: Overflow) 
     assert numbers == sorted(numbers)
     assert (numbers[-1] == total - 1) is (overflow is Overflow.DROP_OLDEST)
     assert await client.settle() == []
-
-
-async def test_the_hub_stops(hub: Hub) -> None:
-    client = await ZeekClient.subscribed(hub)
-    hub.server.draining = True
-    for connection in list(hub.server.connections):
-        connection.drain()
-    assert await client.raw.end() == (1001, "the hub stops")
-
-
-async def test_too_large(start_hub: StartHub) -> None:
-    hub = await start_hub(settings=settings_of(frame_bytes=5000))
-    client = await ZeekClient.subscribed(hub)
-    await client.say(b" " * 5001)
-    assert (await client.raw.end())[0] == 1009
 
 
 async def test_silence(hub: Hub) -> None:
