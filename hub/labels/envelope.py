@@ -4,7 +4,7 @@
 0    u16  length of the topic          all integers big-endian
 2         topic
      u8   length of the sender's name, name       0: it bears none
-     u8   length of the destination, name         0: it is for whoever subscribes
+     u8   length of the destination, name         0: it is for all subscribers
      then, up to the end of the key, each label: u8 length, label
 ```
 
@@ -55,7 +55,7 @@ class TaggedMessage(Message):
 
     @property
     def destination(self) -> str:
-        """Name to whose owner alone the message was sent; empty for none."""
+        """Name of the only receiver; empty for none."""
         return self._envelope.destination
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class Envelope(NamedTuple):
     topic: str
     labels: tuple[str, ...] = ()  # Ascending, each once
     sender: str = ""  # Name of the publisher, which must own it; empty for none
-    destination: str = ""  # Name whose owner alone gets it; empty for everybody who wants it
+    destination: str = ""  # Name of the only receiver; empty for all subscribers
 
     def encode(self) -> bytes:
         topic, sender, destination = self.topic.encode(), self.sender.encode(), self.destination.encode()

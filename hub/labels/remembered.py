@@ -31,7 +31,7 @@ class TaggedKeys:
     __slots__ = ("_by_label", "_by_name", "_by_topic", "_envelopes", "size_bytes")
 
     def __init__(self) -> None:
-        self.size_bytes = 0  # How much memory all keys take, bytes, as `charge` tells for each
+        self.size_bytes = 0  # Memory of all keys, bytes: the sum of their charges
         # Every key with its envelope; the other three hold the same keys, by label, by name and by topic.
         self._envelopes: dict[bytes, Envelope] = {}
         self._by_label: dict[str, Keys] = defaultdict(set)

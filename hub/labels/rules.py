@@ -28,7 +28,7 @@ from hub.topics import check_prefix, printable
 
 
 class Rule(NamedTuple):
-    """What one subscriber asks for: labels, a prefix, a sender."""
+    """A condition of one subscriber: labels, a prefix, a sender."""
 
     labels: tuple[str, ...]  # The labels that a message must bear, ascending, each once
     prefix: str = ""
@@ -231,7 +231,7 @@ class _Sets(Generic[V]):
 
 
 class RuleIndex(Generic[V]):
-    """Rules, and the values that want what they match; values must be hashable, not None and no dicts."""
+    """Rules, and the values that are looked up by them; values must be hashable, not None and no dicts."""
 
     __slots__ = ("_general", "_of_sender", "_size")
 
@@ -244,7 +244,7 @@ class RuleIndex(Generic[V]):
         return self._size
 
     def add(self, rule: Rule, value: V) -> bool:
-        """Let `value` want what matches `rule`; return False if it does already."""
+        """Add a pair; return False if it is there already."""
         sets = self._general
         if rule.sender:
             of_sender = self._of_sender.get(rule.sender)
@@ -254,7 +254,7 @@ class RuleIndex(Generic[V]):
         return added
 
     def discard(self, rule: Rule, value: V) -> bool:
-        """Let `value` no longer want what matches `rule`; return False if it did not."""
+        """Remove a pair; return False if it is not there."""
         sets = self._of_sender.get(rule.sender) if rule.sender else self._general
         if sets is None:
             return False

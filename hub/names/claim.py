@@ -1,4 +1,4 @@
-"""Service names and labels: what they may look like; and `Claim`: one handler's claim to one name.
+"""Grammar of service names and labels; and `Claim`: one handler's claim to one name.
 
 A name is one of D-Bus's well-known names: two elements or more, joined by dots, such as `org.example.Player`; an
 element has ASCII letters, digits, `_` and `-`, and begins with a letter or `_`. A label is 1 to 128 bytes of UTF-8
@@ -48,7 +48,7 @@ def decode_name(raw: bytes) -> str:
     return check_name(raw.decode("ascii", "backslashreplace"))
 
 
-# Labels: short texts that a service name or a message bears; what they may look like.
+# Labels: short texts that a service name or a message bears; their grammar.
 
 
 LABELS_LIMIT = 32  # Most labels of one name, message or rule
@@ -112,7 +112,7 @@ class Standing(Enum):
 
 
 class Change(NamedTuple):
-    """How a claim stands now, where that differs from what its client knows."""
+    """A change of a claim, for its client."""
 
     name: str
     standing: Standing
@@ -156,7 +156,7 @@ class Claim(NamedTuple):
     time_us: int  # When it was made, µs since 1970 by the clock of its hub; later than any claim that its hub knew of
     hub: bytes  # Id of the hub where the claim was made
     owner: int  # Id of the client at that hub
-    queue: bool = False  # Whether the claim waits while somebody else owns the name
+    queue: bool = False  # Whether the claim waits while the name has another owner
     tell: Tell = untold
 
     @property
@@ -170,7 +170,7 @@ class Claim(NamedTuple):
 
     @property
     def description(self) -> dict[str, Any]:
-        """What `$hub/names/` topics and lists say of it."""
+        """The entry of `$hub/names/` topics and lists."""
         return {"name": self.name, "labels": list(self.labels), "owner": self.owner, "hub": self.hub.hex()}
 
     def is_same_to_others(self, other: Claim | None) -> bool:

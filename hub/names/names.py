@@ -31,7 +31,7 @@ from hub.scheduling.memory import Account, Memory
 
 _STEPS_PER_NAME = 2  # Taking a name out takes as long as two prefixes, about 20 µs, as peer hubs and subscribers get it
 
-# Called with a name and what is to be announced of it, None if it is held no longer
+# Called with a name and its announcement, None if it is held no longer
 OnNames = Callable[[str, Announced | None], object]
 Announce = Callable[[Literal["appeared", "gone"], Claim], object]
 
@@ -49,7 +49,7 @@ class NamesStatistics(NamedTuple):
 
 
 class Names:
-    """The names of one hub, and those who have something to do with them."""
+    """The names of one hub, with their owners and the clients that wait."""
 
     def __init__(  # noqa: PLR0913 -- all that it works with
         self,
@@ -235,7 +235,7 @@ class Names:
                 on_names(name, contest.announced)
 
     def hear(self, far: RemoteHub, held: Iterable[Announced], released: Iterable[str]) -> None:
-        """Take what another hub announces. The valid part of it is accepted.
+        """Take the announcement of another hub. The valid part of it is accepted.
 
         Raises:
             RejectedError: Some of it is no name, or there is too much; the text says how much, and why.
@@ -336,7 +336,7 @@ def _unheard(_name: str, _announced: Announced | None) -> None:
     """Stand in for the mesh before the first link."""
 
 
-# Every claimed name, with the contest for it; who owns a name is asked here.
+# Every claimed name, with the contest for it.
 
 
 _rank = attrgetter("rank")
@@ -346,7 +346,7 @@ class Settled(NamedTuple):
     """Changes for clients of this hub, after a name was settled."""
 
     raised: Claim | None = None  # A claim that had waited, and is the owner now
-    lost: Claim | None = None  # A claim that was the owner until a peer hub told of an earlier one
+    lost: Claim | None = None  # A claim that was the owner until a peer hub announced an earlier one
     passed_over: tuple[Owner, ...] = ()
     """Clients that waited before the one that was raised, but have left: their claims are dropped."""
 
@@ -394,7 +394,7 @@ class Claimants:
 
 
 LIST_LIMIT = 1_000  # Most names of one answer: 2 ms of work
-_NAME_BYTES = 700  # What a name takes, with its claim and its labels, measured over 50,000 of them
+_NAME_BYTES = 700  # Memory of a name, with its claim and its labels, measured over 50,000 of them
 Descriptions = list[dict[str, Any]]
 
 
@@ -416,7 +416,7 @@ class Register:
     def __len__(self) -> int:
         return len(self._contests)
 
-    # Who owns what.
+    # Owners.
 
     def owner(self, name: str) -> Owner | None:
         claim = self.claim_of(name)
@@ -430,7 +430,7 @@ class Register:
         return None if contest is None else contest.owner
 
     def list(self, prefix: str = "", after: str = "", most: int = LIST_LIMIT) -> Descriptions:
-        """List names in their order, as `$hub/names/appeared` has told them.
+        """List names in their order, as `$hub/names/appeared` announces them.
 
         Args:
             prefix: Those that begin with it.
@@ -461,7 +461,7 @@ class Register:
             raise ValueError(f"expected null, a prefix, or a map with `prefix` and `after`: {error}") from error
         return self.list(page.prefix, page.after)
 
-    # What is contested; for `hub.names.names`.
+    # Contests; for `hub.names.names`.
 
     def get(self, name: str) -> Claimants | None:
         contest: Claimants | None = self._contests.get(name)

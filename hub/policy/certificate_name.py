@@ -2,7 +2,7 @@
 
 ```
 "CN=alice,O=Example,C=US"        the whole subject, as RFC 4514 writes it: the most specific component first
-"CN=alice"                       the common name, whatever else the subject has
+"CN=alice"                       the common name, in any subject
 "DNS:sensor-7.example.org"       a name among the certificate's subject alternative names, of this kind;
 "URI:spiffe://example.org/s7"    or "email:alice@example.org"
 ```
@@ -58,7 +58,7 @@ class CertificateName(NamedTuple):
 
 
 def parse_certificate_name(text: str) -> CertificateName:
-    """Read a name as a policy writes it; raises `InvalidNameError`, whose text says how to write one."""
+    """Read a name as a policy writes it; raises `InvalidNameError`, which says how to write one."""
     alternative = _ALTERNATIVE.fullmatch(text)
     if alternative is not None:
         return _alternative(alternative[1], alternative[2])

@@ -44,7 +44,7 @@ def parse_path(text: str, separator: str = TOPICS) -> Path:
     """Read a path of topics or names, by the separator.
 
     Raises:
-        InvalidTopicError: The path is invalid, or would not mean what it seems to; the text says what to write.
+        InvalidTopicError: The path is invalid, or would not mean what it seems to; the text says how to write it.
     """
     if text == EVERYTHING:
         return Path((), text)

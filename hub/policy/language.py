@@ -32,7 +32,7 @@ def read_policy(tree: Mapping[str, object], source: str) -> Policy:
         source: The file, for errors.
 
     Raises:
-        ConfigError: A part of it is wrong; the text names the place and what is expected there.
+        ConfigError: A part of it is wrong; the text names the place and the expected value.
     """
     reader = _Reader(source)
     reader.check_keys("", tree, _TABLES)

@@ -37,7 +37,7 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 
 
 class Action(Enum):
-    """What a grant is for. The values are the keys of the language."""
+    """The kind of an action. The values are the keys of the language."""
 
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"
@@ -133,7 +133,7 @@ class Policy:
 
 
 class Rights:
-    """What one user may do."""
+    """The permissions of one user."""
 
     __slots__ = ("__weakref__", "asks", "brings_in", "brings_to", "is_admin", "policy", "publishes_in", "user")
 
@@ -279,7 +279,7 @@ def check_prefixes_granted(rights: Rights | None, action: Action, prefixes: Iter
 
 ANYBODY: Final = USER  # Name of a user of whom only the roles are known: paths are shown with the place of the name
 
-# Topics of these actions are prefixes, of the others one topic; what is claimed is a name.
+# Topics of these actions are prefixes, of the others one topic; that of a claim is a name.
 _OF_PREFIXES = frozenset({Action.SUBSCRIBE, Action.SERVE, Action.JOURNAL, Action.TAKE})
 _RATES = ("messages_per_s", "bytes_per_s")
 # Limits that apply to an action
@@ -335,7 +335,7 @@ class Verdict(NamedTuple):
 
 
 def withheld(deed: Deed, topic: str) -> str:
-    """Return why no client may do something, whatever is granted; empty where grants decide."""
+    """Return why no client may do something, in spite of any grant; empty where grants decide."""
     action, topic = deed.action, deed.to(topic)
     why = ""
     if action in {Action.PUBLISH, Action.SERVE} and topic.startswith(RESERVED):

@@ -2,7 +2,7 @@
 
 Each target has a function. It takes the handler that asks and the value of its request, and returns the answer's value,
 or a `Later` if that takes more than a turn, or raises a `HubError` with the reason (a `RequestError` with its status).
-Services that change the hub, or tell of others, are for admins; in a hub without rights everybody is one.
+Services that change the hub, or show other users, are for admins; in a hub without rights every client is one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Later:
     __slots__ = ("_then", "error", "value")
 
     def __init__(self) -> None:
-        self.value: Any = None  # What was answered; without a meaning where there is an error
+        self.value: Any = None  # The answer, unless there is an error
         self.error: HubError | None = None  # Why there is no value
         self._then: Callable[[], object] | None = None
         """Called once it is there, in that turn. The requester sets it before."""
@@ -76,10 +76,10 @@ class HubServices:
 
     def __init__(self, on_asked: Callable[[], object]) -> None:
         self._on_asked = on_asked
-        self._services: dict[str, _Service] = {}  # Target → what answers it
+        self._services: dict[str, _Service] = {}  # By target
         # How many values are still answered in this turn. Every answer takes from it, `begin_turn` gives all back.
         self._left = VALUES_LIMIT
-        self._when_gone: list[Callable[[Handler], object]] = []  # Functions that are told of each handler that has left
+        self._when_gone: list[Callable[[Handler], object]] = []  # Called with each handler that has left
 
     def add(self, target: str, function: Function, *, for_admins: bool = False, judges_itself: bool = False) -> None:
         """Add a service.
@@ -114,7 +114,7 @@ class HubServices:
         ]
 
     def when_gone(self, act: Callable[[Handler], object]) -> None:
-        """Call `act` with each handler that leaves, for a service that keeps something for those who ask."""
+        """Call `act` with each handler that leaves, for a service that keeps state for requesters."""
         self._when_gone.append(act)
 
     def forget(self, handler: Handler) -> None:
@@ -204,17 +204,17 @@ def _fail(reply: Reply, request: Request, status: Status, text: str) -> None:
         reply(status, reason, 0)
 
 
-# Questions of one hub of the mesh to another, by its id: `$hub/at/ID/what`.
+# Questions of one hub of the mesh to another, by its id: `$hub/at/ID/KIND`.
 
 
-AT = RESERVED + "at/"  # The beginning of what another hub is asked
+AT = RESERVED + "at/"  # The beginning of targets at another hub
 _AT = AT.encode()
 _ID_DIGITS = 32
 Answer = Callable[[Status, bytes], object]  # Takes the status of the answer, and its value in msgpack
 
 
 class Questions(NamedTuple):
-    """How one kind of question is treated. What raises `RejectedError` is answered with its text."""
+    """How one kind of question is treated. A `RejectedError` is answered with its text."""
 
     # Called with the link over which it was asked, the value in msgpack, and the callback for the answer
     answer: Callable[[Handler, bytes, Answer], object]

@@ -145,8 +145,8 @@ class Deadlines:
 
 _MASK = TRANSACTIONS - 1
 
-# Answers a frame of requests, now or later: gets the handler that asks, the frame, and what takes a reply to so many of
-# them, with the requester's own ids. It answers each exactly once.
+# Answers each request of a frame exactly once, now or later: gets the handler that asks, the frame, and a function that
+# takes a reply to so many of them, with the requester's own ids.
 OwnService: TypeAlias = Callable[[Handler, Request, Callable[[Reply, int], object]], object]
 
 
@@ -247,7 +247,7 @@ class PureBlock:
         return fresh
 
     def part(self, start: int, stop: int) -> None:
-        """Make two blocks: what stands before `start`, and what stands from `stop` on.
+        """Make two blocks: of the requests before `start`, and of those from `stop` on.
 
         The ids between are not pending, and the requester uses them again.
         """

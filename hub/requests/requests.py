@@ -1,15 +1,15 @@
-"""`Requests`: exactly one answer to each request, whatever happens.
+"""`Requests`: exactly one answer to each request.
 
 ```
 requester ── ask ──▶ services or names: one of them ── post ──▶ service
-    ▲                       │ nobody, too big, too many             │
+    ▲                       │ no service, too big, too many             │
     └──── post ─── status ◀─┴──── time-out, service gone ◀── Block ─┤
     └──── post ─── reply  ◀───────────────────────────────── answer ┘
 ```
 
 Every request that is taken is pending or was answered, once; only the service that was chosen can answer it, or the
-link that leads to it. Times are arguments, and `wake_at` is called for what is due. A batch costs about as much as one
-request. Requests of a handler that leaves are settled in steps.
+link that leads to it. Times are arguments, and `wake_at` is called with the next due time. A batch costs about as much
+as one request. Requests of a handler that leaves are settled in steps.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RequestStatistics(NamedTuple):
     abandoned_total: int  # Requests whose requester left before the answer
     duplicate_total: int  # Requests that were refused because their transaction id was pending
     late_total: int  # Replies that came when their request was not pending any more
-    unasked_total: int  # Replies to what the service was never asked
+    unasked_total: int  # Replies to requests that the service never got
     refused_total: int
     """Requests of those that may not ask, and replies with a status that only the hub itself may give."""
 
@@ -107,7 +107,7 @@ class Refused(NamedTuple):
 
 
 class Requests:
-    """What is asked, by whom and of whom."""
+    """All requests of one hub, and the services that answer them."""
 
     def __init__(  # noqa: PLR0913 -- all that it works with
         self,
@@ -139,7 +139,7 @@ class Requests:
         self._owner_of = owner_of
         self.hub_services = hub_services
         self._hub = hub
-        self.directed = Directed()  # What hubs of the mesh ask each other
+        self.directed = Directed()  # Questions of hubs of the mesh to each other
 
     # Services.
 
@@ -152,7 +152,7 @@ class Requests:
             ClosedError: The handler has left.
             InvalidTopicError: One of them is no prefix.
             RejectedError: One is the hub's own, or not granted; there would be too many, or this kind of handler cannot
-                serve. What a peer hub may take of what it announces is served all the same.
+                serve. Prefixes that a peer hub may take are served all the same.
         """
         if handler.closed:
             raise ClosedError("the handler is not attached to this hub")
@@ -168,8 +168,8 @@ class Requests:
     def serve_here(self, handler: Handler, prefix: str, service: OwnService) -> None:
         """Let a service of this process answer, with a handler of its own.
 
-        It is found as others are, here and from other hubs, but it is called at once, learns who asks, and its requests
-        are never pending. Errors are those of `serving`.
+        It is found as others are, here and from other hubs, but it is called at once, gets the handler that asks, and
+        its requests are never pending. Errors are those of `serving`.
         """
         for _ in self.serving(handler, [prefix]):
             pass
@@ -180,7 +180,7 @@ class Requests:
         return () if participant is None else participant.served
 
     def take_away(self, handler: Handler, prefix: str) -> None:
-        """Let a handler serve a prefix no more. What it was asked already it may still answer."""
+        """Let a handler serve a prefix no more. It may still answer pending requests."""
         participant = self._participants.get(handler)
         if participant is not None:
             self.services.take_away(participant, prefix)
@@ -232,7 +232,7 @@ class Requests:
     def _not_granted(self, handler: Handler, request: Request) -> str:
         """Return why a handler may not ask that; empty if it may. An admin may ask the hub itself everything.
 
-        What one hub asks another needs no right to ask: only hubs may. Nor does what a service of the hub
+        Requests of hubs to hubs need no right: only hubs may. Nor do requests that a service of the hub
         judges by other grants.
         """
         rights = handler.rights
@@ -335,7 +335,7 @@ class Requests:
     # Replies.
 
     def answer(self, handler: Handler, reply: Reply) -> Refused | None:
-        """Pass a service's reply, with the hub's ids, on to the requester; return what is wrong with it, or None."""
+        """Pass a service's reply, with the hub's ids, on to the requester; return its fault, or None."""
         status, count = reply.status, reply.requests
         if status not in (_KNOWN_STATUSES if handler.is_link else _SERVICE_STATUSES):
             self.counters.refused += count
@@ -406,13 +406,13 @@ class Requests:
             self._fail(asker, reply.first, count, Status.TOO_BIG, text)
 
     def _fail(self, asker: Participant, first: int, count: int, status: Status, text: str) -> None:
-        """Tell a requester why there is no value; this answer is always kept."""
+        """Answer a requester with a reason; this answer is always kept."""
         if asker.handler.post(failure(first, count, status, text), keep=True):
             self.counters.answered[status] += count
         else:
             self.counters.abandoned += count
 
-    # Time, and those who leave.
+    # Time-outs, and handlers that leave.
 
     @property
     def next_due_ms(self) -> int | None:
@@ -420,7 +420,7 @@ class Requests:
         return self._deadlines.next_due_ms
 
     def expire(self, now_ms: int) -> None:
-        """Answer what is due with a time-out: a turn's share of it; `wake_at` is called for the rest."""
+        """Answer due requests with a time-out, a turn's share of them; `wake_at` is called for the rest."""
         self._fail_all(self._deadlines.take(now_ms, _EXPIRED_PER_TURN), Status.TIMED_OUT, "no answer in time")
 
     def has_pending(self, handler: Handler) -> bool:
@@ -478,7 +478,7 @@ class Requests:
 
 
 def _blocks(participant: Participant, first: int, count: int) -> Iterator[tuple[int, Block, int, int]]:
-    """Yield what a service was asked under these ids: place among them, block, and from where to where in that."""
+    """Yield blocks of a service's requests with these ids: place among them, block, and its part."""
     owed = participant.owed
     place = 0
     while place < count:

@@ -35,7 +35,7 @@ _how_far = itemgetter(0, 1)
 
 
 class Serving(NamedTuple):
-    """Who serves a prefix."""
+    """The services of a prefix."""
 
     # Clients of this hub, and services of this process, each with its pending requests
     handlers: list[tuple[Handler, int]]
@@ -80,13 +80,13 @@ class Services:
     def __init__(self, allowed: Allowance[str], link_to: Callable[[bytes], tuple[int, Participant] | None]) -> None:
         self._link_to = link_to
         self._allowed = allowed
-        # Prefix → who serves it, to be found by a topic and by the prefix itself. It goes with its last service.
+        # By prefix, to be found by a topic and by the prefix itself. It goes with its last service.
         self._multimap: PrefixMultimap[_Served] = PrefixMultimap()
         self._prefixes: dict[str, _Served] = {}
         # Topic → the prefixes of it that are served, the longest first. Forgotten whenever a prefix gets its first
         # service or loses its last, or there are too many.
         self._targets: dict[bytes, tuple[_Served, ...]] = {}
-        self._on_change: Callable[[Change], object] = _untold  # Tells the mesh what is served here
+        self._on_change: Callable[[Change], object] = _untold  # Announces prefixes to the mesh
 
     def __len__(self) -> int:
         return len(self._prefixes)
@@ -104,7 +104,7 @@ class Services:
         )
 
     def tell(self, on_change: Callable[[Change], object]) -> None:
-        """Call `on_change` with what is served here: now, if there is something, and with each change of it."""
+        """Call `on_change` with the prefixes that are served here, now and with each change."""
         self._on_change = on_change
         served = tuple(prefix for prefix, one in self._prefixes.items() if one.near)
         if served:
@@ -187,7 +187,7 @@ class Services:
     def _miss(self, topic: bytes) -> tuple[_Served, ...]:
         text = decode_topic(topic)
         found: list[_Served] = []
-        if not text.startswith(RESERVED):  # the hub's own are not for whoever serves everything
+        if not text.startswith(RESERVED):  # the hub's own are not for a service of everything
             found = sorted(self._multimap.find(text), key=lambda served: -len(served.prefix))
             if text.startswith(STORES):  # nor are stores
                 found = [served for served in found if served.prefix.startswith(STORES)]

@@ -59,7 +59,7 @@ class Key:
 
     path: str  # Dotted, such as "queue.messages"
     kind: Kind
-    unit: str  # What a number counts, what a list holds, or the form of a text; empty for choices and other texts
+    unit: str  # Unit of a number, content of a list, or form of a text; empty for choices and other texts
     least: float  # Smallest number, or fewest texts in a list
     most: float  # Largest number, or most bytes of a text
     choices: tuple[str, ...]
@@ -101,7 +101,7 @@ class Key:
         return text
 
     def convert(self, value: object) -> Any:
-        """Check a plain value and convert it to the type of the field; a `ValueError` says what was expected."""
+        """Check a plain value and convert it to the type of the field; a `ValueError` names the expected values."""
         try:
             plain = parse_size(value) if self.kind is Kind.SIZE and isinstance(value, str) else value
             converted = msgspec.convert(plain, self._type)

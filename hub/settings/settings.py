@@ -70,7 +70,7 @@ _StorePath = Annotated[str, Meta(pattern=_PRINTABLE, min_length=1, max_length=_P
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one hub takes from its clients, and how long it waits for them."""
+    """Limits and timeouts for clients."""
 
     connections: Annotated[
         int, _between("connections", 1, 1_000_000, "Connections open at one time; one more is closed with 1013."), LIVE
@@ -154,7 +154,7 @@ class DrainSettings(msgspec.Struct, frozen=True):
 
 
 class UnixSettings(msgspec.Struct, frozen=True):
-    """Who may connect to Unix sockets."""
+    """Access to Unix sockets."""
 
     mode: Annotated[
         str,
@@ -168,7 +168,7 @@ class UnixSettings(msgspec.Struct, frozen=True):
 
 
 class WebSocketSettings(msgspec.Struct, frozen=True):
-    """Who may connect from a browser."""
+    """Access from browsers."""
 
     origins: Annotated[
         tuple[Annotated[str, Meta(pattern=_ORIGIN)], ...],
@@ -189,7 +189,7 @@ class WebSocketSettings(msgspec.Struct, frozen=True):
 
 
 class HttpSettings(msgspec.Struct, frozen=True):
-    """What clients may send over plain HTTP."""
+    """Limits of plain HTTP."""
 
     body_bytes: Annotated[
         int, _size(1, TIB, "Largest body of a POST; above it 413. Only one value or line is held at a time."), LIVE
@@ -197,7 +197,7 @@ class HttpSettings(msgspec.Struct, frozen=True):
 
 
 class TlsSettings(msgspec.Struct, frozen=True):
-    """What the hub shows at `tls://` and `wss://`, and to peer hubs that it dials there."""
+    """Certificates of the hub at `tls://` and `wss://`, and to peer hubs that it dials there."""
 
     certificate: Annotated[str, _file("PEM file of the hub's certificate and its chain."), LIVE] = ""
     key: Annotated[
@@ -219,7 +219,7 @@ class TlsSettings(msgspec.Struct, frozen=True):
 
 
 class AccessSettings(msgspec.Struct, frozen=True):
-    """How users are recognised, and what they may do. Nothing set: everybody on this machine may do everything."""
+    """Authentication and permissions of users. Nothing set: every client on this machine may do everything."""
 
     policy: Annotated[
         str, _file("TOML file of roles, users and permissions; empty: only the built-in roles."), LIVE
@@ -282,7 +282,7 @@ class MeshSettings(msgspec.Struct, frozen=True):
 
 
 class ZeekSettings(msgspec.Struct, frozen=True):
-    """What is common to all Zeeks that this hub peers with."""
+    """Settings for all Zeeks that this hub peers with."""
 
     certificate: Annotated[
         str, _file("PEM file of the hub's certificate and its chain; with it TLS is mutual, without it anonymous.")
@@ -330,7 +330,7 @@ class ZeekSettings(msgspec.Struct, frozen=True):
 
 
 class JournalSettings(msgspec.Struct, frozen=True):
-    """Whether and how what the hub carries is recorded."""
+    """Recording of messages."""
 
     path: Annotated[str, _file("Folder of the journal, created if missing; empty records nothing.")] = ""
     of: Annotated[
@@ -432,7 +432,7 @@ class StoresSettings(msgspec.Struct, frozen=True):
 
 
 class LogSettings(msgspec.Struct, frozen=True):
-    """What is logged, and in which form."""
+    """Level and form of the log."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Lowest level that is written."), LIVE
@@ -448,7 +448,7 @@ class LogSettings(msgspec.Struct, frozen=True):
 
 
 class SharedMemorySettings(msgspec.Struct, frozen=True):
-    """What clients on the same machine may hand over as memory instead of bytes."""
+    """Memory that clients on the same machine hand over instead of bytes."""
 
     over_bytes: Annotated[
         int, _size(0, GIB, "Values larger than this travel as shared memory over Unix sockets; 0 for none.")
@@ -467,7 +467,7 @@ class SharedMemorySettings(msgspec.Struct, frozen=True):
 
 
 class QuotaSettings(msgspec.Struct, frozen=True):
-    """What there is to be shared out among users, where no other key says it; see docs/quotas.md."""
+    """Totals of resources that users share, where there is no other key; see docs/quotas.md."""
 
     queued_bytes: Annotated[
         int, _size(0, 16 * TIB, "Queued for slow clients of all users; 0 is half of the hub's memory.")
@@ -494,7 +494,7 @@ class QueueMaximum(msgspec.Struct, frozen=True):
     ] = 256 * MIB
 
 
-# A billion messages or a tebibyte is no bound that anybody means: above it is a slip of the keyboard.
+# A billion messages or a tebibyte is no useful bound: above it is a slip of the keyboard.
 _QueueMessages = Annotated[int, _between("messages", 1, 10**9, "Most messages that a queue holds."), LIVE]
 _QueueBytes = Annotated[int, _size(_SMALLEST_QUEUE_BYTES, TIB, "Most memory of the messages in a queue."), LIVE]
 

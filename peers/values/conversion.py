@@ -86,7 +86,7 @@ def untyped_extension(code: int, data: bytes | memoryview) -> Any:
     """Return the plain Python value of a msgpack extension, or raise `ValueError`: the `ext_hook` of a decoder."""
     value = ext_hook(code, bytes(data))
     if isinstance(value, msgpack.ExtType):
-        raise ValueError(f"msgpack extension {code} is not known")  # noqa: TRY004 -- what every decoder expects
+        raise ValueError(f"msgpack extension {code} is not known")  # noqa: TRY004 -- as decoders expect
     return untyped(value)
 
 
@@ -137,7 +137,7 @@ def _plain(time: Any) -> str:
 
 _encode_to_ns = msgspec.json.Encoder(enc_hook=_plain).encode
 _NO_FORM = (ValueError, TypeError, OverflowError, RecursionError)
-"""What the conversion raises for what has no JSON form; msgspec's errors and UnicodeDecodeError are ValueErrors."""
+"""Errors of values without a JSON form; msgspec's errors and UnicodeDecodeError are ValueErrors."""
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -257,7 +257,7 @@ def is_nested_too_deep(text: bytes) -> bool:
     if text.count(b"[") + text.count(b"{") <= NESTING_LIMIT or text.count(b'"') > _QUOTES_LIMIT:
         return False
     if b"\\" in text:
-        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")  # what is left of quotation marks bounds strings
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")  # the remaining quotation marks bound strings
     outside = b"".join(text.translate(None, _OTHERS).split(b'"')[::2])
     return max(accumulate(memoryview(outside.translate(_STEPS)).cast("b")), default=0) > NESTING_LIMIT
 

@@ -1,4 +1,4 @@
-"""Messages as server-sent events: what `GET /v1/events` writes (docs/http.md).
+"""Messages as server-sent events, for `GET /v1/events` (docs/http.md).
 
 ```
 id: 1795468563-17                              the epoch of the journal and the offset of its record, where it is one

@@ -49,7 +49,7 @@ CONVERTED_ELEMENTS_LIMIT = 24 * 1024
 
 _CACHED = 4096  # Most texts in each cache; an address has up to 45 characters
 _LONGEST_ADDRESS = 45  # Characters of the longest IPv6 text
-_SIX_DECIMALS_LIMIT = 8e9  # Below it, the shortest text padded to six decimals is what C's `%f` makes
+_SIX_DECIMALS_LIMIT = 8e9  # Below it, the shortest text padded to six decimals is that of C's `%f`
 _LONGEST_REAL = 24  # Longest text with six decimals, characters: numbers of 10^17 and more are written with an exponent
 _SECOND = 1_000_000_000
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -302,8 +302,8 @@ def decode_message(text: bytes, limit_bytes: int = CONVERTED_LIMIT_BYTES) -> tup
 _BROKERS_LIMIT_BYTES = 128 * 1024  # Longest text that is read a second time, which takes about 30 ms for the worst
 _BROKERS_MARKS = ("\\v", "nan", "\f", "\v")
 _BROKERS_OWN = re.compile(r'"(?:[^"\\]+|\\.)*"?|\bnan\b|[\f\v]', re.DOTALL)
-"""Strings, and what Broker takes between them although it is no JSON. A string without an end matches, too, so that
-nothing is gone through twice."""
+"""Strings, and texts that Broker takes between them although they are no JSON. A string without an end matches, too, so
+that no text is gone through twice."""
 
 
 def _as_json(found: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ None, booleans, integers, reals, vectors and strings of UTF-8 are plain msgpack.
 | 7, 10 | enum value, string that is not UTF-8 | the name; the bytes |
 | 8, 9 | set, table | a msgpack array of the members; of key, value, key, value, ... |
 
-`from_msgpack` also takes what other clients publish: maps are tables, `bin` is a string, float32 is a real, the
+`from_msgpack` also takes values of other clients: maps are tables, `bin` is a string, float32 is a real, the
 timestamp extension (-1) is a timestamp, integers beyond 63 bits are counts. Cost: about 0.5 µs per value.
 """
 
@@ -92,7 +92,7 @@ def _sized(beginnings: dict[int, bytes], payload: bytes) -> bytes | None:
     return None if beginning is None else beginning + payload
 
 
-# For each code, as an unsigned byte, what makes a body of the payload, or None. Sets and tables are read otherwise.
+# Functions that make a body of a payload, or None, by code as an unsigned byte. Sets and tables are read otherwise.
 _PAYLOADS: dict[int, Callable[[bytes], bytes | None]] = {
     Code.COUNT: partial(_sized, {8: b"\x02"}),
     Code.ADDRESS: partial(_sized, {4: b"\x06" + V4_PREFIX, 16: b"\x06"}),

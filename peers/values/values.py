@@ -162,7 +162,7 @@ class Enum(_Fields):
 
 
 class Set(AbstractSet["Value"]):
-    """An immutable set of any values, told apart by type and value, in the order they came."""
+    """An immutable set of any values, which differ by type and value, in the order they came."""
 
     __slots__ = ("_keys", "_members")
 

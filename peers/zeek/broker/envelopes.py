@@ -53,7 +53,7 @@ _TLS_HANDSHAKE = b"\x16\x03"  # Beginning of a TLS handshake in every version; a
 
 
 class Incoming(FrameBuffer):
-    """Finds whole frames in what was read; `frame_limit_bytes` does not count their length."""
+    """Finds whole frames in the input; `frame_limit_bytes` does not count their length."""
 
     __slots__ = ()
 

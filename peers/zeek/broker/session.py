@@ -1,6 +1,6 @@
 """`Session`: one side of a peering, from the first byte to the last. It takes bytes and returns events.
 
-A connection feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and then writes
+A connection feeds its input, acts on each `next_event()` until that is `NEED_DATA`, and then writes
 `take_outgoing()`.
 
 ```
@@ -103,7 +103,7 @@ class Drained(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The session is over: write what is outgoing, then close the transport."""
+    """The session is over: write outgoing bytes, then close the transport."""
 
     code: BrokerCode  # `BrokerCode.NONE` after a goodbye of either side
     text: str
@@ -183,7 +183,7 @@ class Session(Generic[R]):
         return outgoing
 
     def send(self, envelopes: bytes) -> None:
-        """Put envelopes into what goes out next; between `Peered` and the end only."""
+        """Put envelopes into the output; between `Peered` and the end only."""
         self._outgoing.append(envelopes)
 
     def feed(self, data: bytes) -> None:

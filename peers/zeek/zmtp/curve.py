@@ -3,7 +3,7 @@
 ```
 client  C, c: its long-term keys                         server  S, s: its long-term keys
   HELLO     C', proof that it knows S                 ─▶
-            ◀─  WELCOME   S', and a cookie in which the server keeps what it would have to remember
+            ◀─  WELCOME   S', and a cookie in which the server keeps its state of the handshake
   INITIATE  the cookie, C, a vouch of C for C', metadata ─▶   is C allowed?
             ◀─  READY     metadata
   MESSAGE   one box for each frame, numbered          ◀─▶
@@ -167,7 +167,7 @@ class SealedIncoming(Incoming):
         self._position_sealed = 0
 
     def begin(self, traffic: Traffic) -> None:
-        """The handshake is done: what comes now, and what has come behind it, is sealed."""
+        """The handshake is done: all input behind it is sealed."""
         self._traffic = traffic
         self._sealed += self.take(self.held_bytes)
 
@@ -265,7 +265,7 @@ READY_NONCE: Final = b"CurveZMQREADY---"
 
 
 def _cut(command: Command, name: bytes, *sizes: int) -> list[bytes]:
-    """Return the fields of the expected command, and what is behind them; raises `HandshakeError`."""
+    """Return the fields of the expected command, and the rest; raises `HandshakeError`."""
     if command.name != name:
         raise HandshakeError(Fault.GARBLED, f"CURVE: {command.name!r} in the place of {name.decode()}")
     if len(command.data) < sum(sizes):

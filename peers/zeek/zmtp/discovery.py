@@ -106,7 +106,7 @@ class Discovery:
         changes, self._changes = self._changes, []
         return changes
 
-    # What the broker tells.
+    # Subscriptions, as the broker sends them.
 
     def subscribing(self) -> None:
         """This node subscribes to its topic again: others may greet it again."""
@@ -142,7 +142,7 @@ class Discovery:
         for node in self._nodes.values():
             node.is_there, node.looks = False, 0
 
-    # What nodes say.
+    # Events of nodes.
 
     def hear(self, payload: bytes) -> None:
         """Take an event that came to `mailbox`; only greetings count."""
@@ -174,7 +174,7 @@ class Discovery:
         node.has_greeted = True
         self._greet(node_id)
 
-    # What is done about it.
+    # Greetings.
 
     def greet_again(self) -> None:
         """Greet all nodes once more, as they could not read the greetings so far."""
@@ -186,7 +186,7 @@ class Discovery:
         node = self._nodes[node_id]
         if not (self._is_heard and node.is_there):
             return
-        is_done = node.is_up or node.was_up  # else what was said before may be lost
+        is_done = node.is_up or node.was_up  # else earlier greetings may be lost
         if node.greeted_in == _NEVER or (node.greeted_in != self._period and not is_done):
             node.greeted_in = self._period
             node.is_answered = False

@@ -90,7 +90,7 @@ class EventHead(NamedTuple):
 
     @classmethod
     def of(cls, routing_key: bytes, own: bytes) -> EventHead:
-        """Return the head of a message of the hub; `own` is the sender of what no node of a cluster has published."""
+        """Return the head of a message of the hub; `own` is the sender of messages of the hub."""
         flags, key = routing_key[1], routing_key[HEADER_BYTES - 4 :]
         if not flags & FLAG_TAGGED:
             return cls(key, own)
@@ -200,7 +200,7 @@ class EventSession(Session, Generic[R]):
         learn: Called with the serializer of the first event that no hub has sent.
     """
 
-    def __init__(  # noqa: PLR0913 -- what a side needs at once
+    def __init__(  # noqa: PLR0913 -- as `Session`
         self,
         limit_bytes: int,
         routes: RouteTable[R],
@@ -296,7 +296,7 @@ class EventWriter:
     """Writes events for the nodes of a cluster.
 
     Args:
-        own: Sender of what no node has published.
+        own: Sender of messages that no node has published.
         passes_on: Whether events of nodes are written, too; leaving them out is no loss.
     """
 
@@ -305,7 +305,7 @@ class EventWriter:
         self._serializer = b""
         self._passes_on = passes_on
         self._heads: dict[bytes, tuple[bytes, bool]] = {}
-        """Routing key → head on the wire, empty for what is left out, and whether the payload is JSON."""
+        """Routing key → head on the wire, empty for a message that is left out, and whether the payload is JSON."""
 
     @property
     def serializer(self) -> bytes:

@@ -23,8 +23,8 @@ COMMAND = 4
 LONG_HEADER = Struct(">BQ")
 SHORT_HEADER_BYTES = 2
 SHORT_LIMIT = 255
+# Bytes that were taken are freed with the next read, more than this at once: a far side may send nothing more.
 TAKEN_BYTES = 256 * 1024
-"""What was taken is freed with the next read, at once if it is more than this: a far side may send nothing more."""
 
 
 class Message(NamedTuple):
@@ -63,7 +63,7 @@ def encode_command(command: Command) -> bytes:
 
 
 class Incoming:
-    """Finds messages and commands in what was read; `limit_bytes` may be changed between messages."""
+    """Finds messages and commands in the input; `limit_bytes` may be changed between messages."""
 
     __slots__ = ("_ends", "_position", "_starts", "held", "limit_bytes", "start")
 
@@ -110,11 +110,11 @@ class Incoming:
         return bytes(memoryview(self.held)[self.start : self.start + size])
 
     def open_more(self) -> bool:
-        """Whether more of what was fed can be read by now; only where it is sealed."""
+        """Whether more input can be read by now; only where it is sealed."""
         return False
 
     def next_message(self) -> Message | Command | None:
-        """Return what comes next; None if that is not whole. Raises `ProtocolError`."""
+        """Return the next message or command; None if it is not whole. Raises `ProtocolError`."""
         while (frame := self._next_frame()) is not None:
             flags, start, end = frame
             if len(self._ends) == PARTS_LIMIT:

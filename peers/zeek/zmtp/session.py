@@ -308,11 +308,11 @@ class Session:
         return outgoing
 
     def send(self, frames: bytes) -> None:
-        """Put whole messages into what goes out next; between `Ready` and the end only."""
+        """Put whole messages into the output; between `Ready` and the end only."""
         self._outgoing.append(self._mechanism.seal(frames))
 
     def seal(self, frames: bytes) -> bytes:
-        """Return whole messages as they are to be written, behind what goes out next and before all that is sealed."""
+        """Return whole messages as they are to be written, behind the output and before messages sealed later."""
         return self._mechanism.seal(frames)
 
     def feed(self, data: bytes) -> None:

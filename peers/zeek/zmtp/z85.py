@@ -27,7 +27,7 @@ def decode_key(text: str) -> bytes:
     """Read a key.
 
     Raises:
-        ValueError: The text is none; what it says is not repeated, as it may be nearly a secret key.
+        ValueError: The text is no key; it is not repeated, as it may be nearly a secret key.
     """
     if len(text) != KEY_CHARACTERS:
         raise ValueError(f"a key has {KEY_CHARACTERS} characters, this has {len(text)}")

@@ -173,7 +173,7 @@ class Clone:
                     self._consumer.hear(content.number, None)
             case wire.Put() | wire.Erase() | wire.Expire() | wire.Clear() | wire.PutUniqueResult():
                 self._consumer.hear(seq, content, size_bytes)
-                if seq > self._heard:  # or it was sent again, and says nothing of what was confirmed meanwhile
+                if seq > self._heard:  # or it was sent again, and is no sign of later confirmations
                     self._fence(seq)
 
     def tick(self) -> None:
@@ -324,7 +324,7 @@ class Clone:
         if command.kind == "erase":
             size = 0
         elif command.kind not in _PLAIN and entry is not None:
-            size += len(entry[0])  # at most: what it becomes is for the master to say
+            size += len(entry[0])  # at most: the master decides
             if not self._keys[key]:
                 size = len(key) + len(operations.apply(command.kind, entry[0], command.value, command.empty))
         return Command(command.kind, key, command.value, command.expiry_ns, None, command.empty), size

@@ -63,7 +63,7 @@ class Put(NamedTuple):
 
 
 class PutUnique(NamedTuple):
-    """Set the value of a key that has none; `who` gets a result with this `request`."""
+    """Set the value of a key that has none; entity entity `who` gets a result with this `request`."""
 
     key: bytes
     value: bytes

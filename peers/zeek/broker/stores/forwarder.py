@@ -69,7 +69,7 @@ class End(Protocol):
 
     def may_hear(self, name: str) -> bool: ...
     @property
-    def user(self) -> str | None: ...  # who is charged for its entries
+    def user(self) -> str | None: ...  # charged for its entries
 
 
 @dataclass(slots=True, eq=False)

@@ -427,7 +427,7 @@ class Master:
                 clone.last_seen = self._tick
                 if not clone.is_held:
                     self._send(wire.node_of(sender), clone.handshake)
-            else:  # it has lost what it knew
+            else:  # it has lost its state
                 del self._clones[sender]
                 self._attach(sender)
             return
