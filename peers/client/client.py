@@ -1,12 +1,5 @@
 """`Client`: a program's connection to a hub, kept up, with its publications and subscriptions; `connect` makes it.
 
-```
-async with connect(url) as client: ...     opens, and closes at the end
-client = await connect(url)                opens; closing is up to the program
-publish_nowait ─▶ Publications ──end of turn──▶ Connection ─▶ hub
-subscribe ◀─ streams, callbacks ◀─ Subscriptions ◀─ Connection ◀─ hub
-```
-
 It belongs to one event loop; threads use `peers.client.blocking`. Messages leave in the order of the calls. Delivery is
 at most once: messages in a connection that is lost before the hub has read them are gone. Methods import the modules
 of features that few programs use, so that `hub pub` and its like start quickly.
@@ -189,7 +182,8 @@ class Client:
 
         Raises:
             BusyError: `buffer_bytes` of requests wait already.
-            RequestTooBigError, UsageError, PeerError: As `request`.
+            RequestTooBigError: The value is larger than the hub's limit.
+            UsageError, PeerError: The target or the timeout is invalid; the client has ended.
         """
         return self._requests.ask_nowait(topic, encode_value(value), timeout_s, named=name)
 

@@ -1,14 +1,9 @@
 """`ConsumerStream`: messages of a named consumer, which the hub keeps, for as long as this client shares it.
 
-```
-open ─▶ join ─▶ take ─▶ messages ─▶ the program ─ ack ─▶ one request at a time, for all acknowledgements meanwhile
-          ▲       │ connection lost, hub restarted: messages that were not handed out are forgotten, and come again
-          └───────┘
-```
-
-At most one `take` and one `acknowledge` are on their way. A message that was not acknowledged is delivered again, here
-or to another client of the consumer. The hub gives no more than `prefetch` messages and 4 MiB that are not
-acknowledged.
+It joins, and takes messages again and again; at most one `take` and one `acknowledge` are on their way. Where the
+connection is lost, messages that were not handed out are dropped, and come again. A message that was not acknowledged
+is delivered again, here or to another client of the consumer. The hub gives no more than `prefetch` messages and 4 MiB
+that are not acknowledged.
 """
 
 from __future__ import annotations

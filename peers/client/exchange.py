@@ -172,12 +172,7 @@ class Remote:
 
 
 async def _dial(destination: Destination, make: Make, timeout_s: float) -> tuple[Connection, Hello]:
-    """Connect and wait until the hub has answered, `timeout_s` for each.
-
-    Raises:
-        ConnectionLostError: No connection; another attempt may succeed.
-        RejectedError, ProtocolError: The hub refuses, or there is no hub; another attempt will not succeed.
-    """
+    """Connect and wait until the hub has answered, `timeout_s` for each. Raises as `connect`."""
     place = destination.location
     try:
         async with asyncio.timeout(timeout_s):
@@ -230,7 +225,7 @@ class ClientStatistics(NamedTuple):
 
 
 class _Part(Protocol):
-    """A part of a client: one kind of command, and the state of it over connections."""
+    """A part of a client: the state of one kind of command over connections."""
 
     @property
     def waiting(self) -> bool:

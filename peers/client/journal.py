@@ -109,16 +109,9 @@ class JournalAccess:
         return any(not request.patient for request in self._requests.values())
 
     async def fetch(self, fetch: Fetch, *, patient: bool = False) -> Records:
-        """Read a piece. Cancellation: a FETCH that waits at the hub is cancelled there, too.
+        """Read a piece; raises as `Client.read`. Cancellation: a FETCH that waits at the hub is cancelled there, too.
 
-        Args:
-            fetch: The request, which is numbered here.
-            patient: Whether a full stream of the client may keep the answer from being read.
-
-        Raises:
-            GoneError: The offset is not in the journal.
-            RejectedError: The hub has no journal, or cannot read it.
-            ClosedError, PeerError: The client is closed, or has ended with an error.
+        `patient`: Whether a full stream of the client may keep the answer from being read.
         """
         pauses = iter(_AGAIN_S)
         while True:
@@ -269,12 +262,7 @@ class History:
         self.next = start  # The offset at which reading goes on: everything before it was read
 
     async def pieces(self) -> AsyncIterator[Records]:
-        """Yield the hub's answers, one after the other.
-
-        Raises:
-            GoneError: The start is not in the journal.
-            RejectedError, ClosedError, PeerError: As `Client.read`.
-        """
+        """Yield the hub's answers, one after the other; raises as `Client.read`."""
         journal_id = b""
         start, time = self.next, self._time
         asking = self._ask(start, journal_id, time)
@@ -325,8 +313,7 @@ class History:
             verify: Whether to compare the checksum here too; the hub did when it read them.
 
         Raises:
-            JournalCorruptError: An answer is no block.
-            GoneError, RejectedError, ClosedError, PeerError: As `Client.read`.
+            JournalCorruptError: An answer is no block. Other errors are those of `Client.read`.
         """
         async for found in self.pieces():
             for data in found.blocks:

@@ -1,10 +1,4 @@
-"""`Names`: the service names that a client claims; `ServiceName`: one of them.
-
-```
-claim ─▶ CLAIM ─▶ hub ─▶ confirmed, confirmed "queued", error       NOTICE owned, queued, lost ─▶ ServiceName
-release ─▶ RELEASE ─▶ hub                                           a new connection: claimed again
-```
-"""
+"""`Names`: the service names that a client claims; `ServiceName`: one of them."""
 
 from __future__ import annotations
 
@@ -100,13 +94,7 @@ class ServiceName:
         return self.reason
 
     async def relabel(self, labels: Iterable[str]) -> None:
-        """Announce the name with other labels.
-
-        Raises:
-            InvalidNameError: One of them is invalid.
-            ClosedError: It was released, or lost.
-            RejectedError, PeerError: As `Client.claim`.
-        """
+        """Announce the name with other labels; raises as `Client.claim`, and `ClosedError` if it was released."""
         await self._names.relabel(self, check_labels(labels))
 
     async def release(self) -> None:

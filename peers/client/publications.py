@@ -1,12 +1,6 @@
 """`Publications`: the outbound buffer of a client, as frames, bounded in bytes; `Publishing` sends them.
 
-```
-target(topic, labels, sender, to) ─▶ Target
-append(Target, packed) ─▶ open: values of one topic ──other topic, 64 KiB, end of the turn──▶ sealed frames ─▶ take()
-       receipt ─▶ awaited: oldest first ◀─ NOTICE "recorded", "unrecorded"
-```
-
-Values published one after the other to the same topic leave as one BATCH frame; a value for another topic closes the
+Values published one after the other to the same topic leave as one BATCH frame; a value for another topic seals the
 batch, so that the order over all topics is the order of the calls. A `Target` without labels and names is the topic
 itself, so that publishing to topics costs nothing more. A call that raises has added nothing. Frames are charged with
 the objects around them; the values of the one open batch, at most 4096, cost 41 bytes each on top.

@@ -1,10 +1,5 @@
 """`Requests`: the requests of a client to services, and the answers.
 
-```
-ask_nowait ─▶ open: a block for each target ──end of turn, 64 KiB──▶ ready ─▶ Connection ─▶ hub
-future ◀── Pending ◀──────────────────────── REPLY ──────────────────────────────────────── hub
-```
-
 The requests of one turn to the same target leave as one frame. Requests without a connection wait for the next one, as
 long as their time allows; from then on the hub keeps the time. Requests that were sent when the connection is lost end
 with `ConnectionLostError` and are not repeated: they may have been carried out.
@@ -294,14 +289,7 @@ class Requests:
         return self._pending.late
 
     def ask_nowait(self, target: str, packed: bytes, timeout_s: float, *, named: bool = False) -> asyncio.Future[Any]:
-        """Ask; the request leaves at the end of this turn of the loop, or when there is a connection.
-
-        Raises:
-            BusyError: `buffer_bytes` of requests wait already.
-            InvalidTopicError, InvalidNameError, UsageError: The target or the timeout is invalid.
-            RequestTooBigError: The value is larger than what the hub takes.
-            ClosedError, PeerError: The client is closed, or has ended with an error.
-        """
+        """Ask; the request leaves at the end of this turn of the loop. Raises as `Client.request_nowait`."""
         size = len(packed)
         block = self._open.get(target)
         if (
@@ -336,11 +324,7 @@ class Requests:
                 return await future
 
     async def ask_many(self, target: str, values: list[Any], timeout_s: float, *, named: bool = False) -> list[Any]:
-        """Ask several things at once, in as few frames as possible; return the answers or `HubError`s in order.
-
-        Raises:
-            InvalidTopicError, InvalidValueError, UsageError, ClosedError, PeerError: Nothing was asked.
-        """
+        """Ask several things at once, in as few frames as possible; return the answers or `HubError`s in order."""
         if not values:
             return []
         wholes: list[Future[list[Any]]] = []

@@ -1,14 +1,9 @@
 """`Service`: one function that answers requests under some prefixes; `Services`: those of one client.
 
-```
-Service.open ─▶ SERVE ─▶ hub ─▶ confirmed        hub ─ REQUEST ─▶ the service with the longest prefix that matches
-requests ─▶ function that returns ─▶ replies, in the same turn
-        └─▶ async function ─▶ a task each, `concurrency` at once; the rest waits ─▶ Replies ─▶ REPLY ─▶ hub
-```
-
-The return value of the function is the reply; an exception is the reason of a failure, and logged the first time. Each
-request is answered once, unless its connection is lost before: then running calls go on to their end, and their replies
-are dropped. The hub's limit of pending requests bounds waiting calls.
+The return value of the function is the reply, sent in the same turn; an async function is called in a task,
+`concurrency` at once. An exception is the reason of a failure, and logged the first time. Each request is answered
+once, unless its connection is lost before: then running calls go on to their end, and their replies are dropped. The
+hub's limit of pending requests bounds waiting calls.
 """
 
 from __future__ import annotations
@@ -60,11 +55,7 @@ class Replies:
         return bool(self._answers) or bool(self._failures)
 
     def put(self, first: int, values: Sequence[Any]) -> None:
-        """Answer requests, whose ids follow one another from `first` on, with values.
-
-        Raises:
-            InvalidValueError: A value has no msgpack form, or is too large: nothing was answered.
-        """
+        """Answer requests from the id `first` on; after `InvalidValueError` (no msgpack, or too large) none is."""
         packed = encode_values(values)
         if len(packed) + _HEAD_BYTES <= self.frame_limit_bytes:
             self._answers.append((first, len(values), packed))

@@ -1,13 +1,7 @@
 """Shared memory on a client's side: a conversation and a connection that hand memory over, and the client's blocks.
 
-```
-publish, request, reply ─ large ─▶ memfd ───────────┐                 ┌─▶ SharedRun ─▶ streams: value, or View
-                        ─ Block ─▶ handle of a ring ┴▶ UnixTransport ─┤
-                                                                      └─▶ Request, Reply: value, or View
-```
-
 Over a Unix socket, values larger than the hub's limit (`shared` in its HELLO) travel as memory of their own, filled and
-sealed here. A `Block` travels as its handle, without a copy. Where that is not granted, or not possible now (no
+sealed here; a `Block` travels as its handle, without a copy. Where that is not granted, or not possible now (no
 descriptor is left, the ring is not confirmed yet), the same travels as bytes. Received memory is checked before it is
 mapped.
 """

@@ -552,12 +552,7 @@ class StoreWatch(_Copy, Items[StoreChange]):
         self._some = asyncio.Event()
 
     async def open(self) -> None:
-        """Begin to watch.
-
-        Raises:
-            RequestError: The store does not exist, or this client may not read it.
-            HubError: The client has ended, or the store cannot be subscribed to.
-        """
+        """Begin to watch; raises as `StoreReplica.open`."""
         await super().open()
         self._is_present = False
 

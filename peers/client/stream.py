@@ -1,17 +1,11 @@
 """`Subscriptions`, the receiving half of a client, and `MessageStream`: a subscription that is read by iterating.
 
-```
-stream, callback ─ open ─▶ Claims ─▶ SUBSCRIBE ─▶ hub ─▶ confirmed
-                     └──▶ LocalRoutes ◀─ run by run ─ hub ─▶ sinks
-full stream ─ hold ─▶ the connection is not read until the stream has room again
-```
-
-Each prefix is asked for once, however many subscriptions want it. While an answer is awaited the connection is read,
-also when a stream is full: else a reader that waits for the answer would wait for ever.
+Each prefix is asked for once, however many subscriptions want it; `LocalRoutes` finds the sinks of a run of messages.
 
 A stream holds unread messages up to `buffer_bytes`, packed. Above that the client stops reading its socket: then the
 hub's queue for this client fills, and its policy decides. The source of a stream is held exactly while the stream is
-full, and let go once half of it was read.
+full, and let go once half of it was read. While an answer is awaited the connection is read, also when a stream is
+full: else a reader that waits for the answer would wait for ever.
 """
 
 from __future__ import annotations

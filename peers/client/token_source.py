@@ -1,13 +1,9 @@
 """`TokenSource`: the token of a client, a text or the result of the program's function, and its renewal.
 
-```
-hub: until=600 ─▶ about 480 s later: the program's function ─▶ TOKEN ─▶ hub: confirmed, until=600 ─▶ ...
-                                        └── it fails, or the hub rejects: reported, and tried again in the time left
-```
-
 The token is in no representation, no error and no line of the log. A function is called again for each connection, and
-its results are not kept. There is one attempt to renew at a time, and none without a connection. Failures are reported
-and logged, and raised nowhere: the connection is good until its proof ends.
+its results are not kept. Some four fifths of the time of a proof are waited before it is renewed: one attempt at a
+time, and none without a connection. Failures are reported and logged, and raised nowhere: the connection is good until
+its proof ends.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """`WebSocketConversation`: a client's side of `hub.v1.msgpack` (docs/websocket.md), for `ws://`. No I/O.
 
-```
-publish   MESSAGES frame: key, body ─▶ {"type": "publish", "topic": key, "values": array of body}    one WebSocket
-receive   {"type": "messages", "topic": …, "values": raw} ─▶ MESSAGES frame: key, body               message each
-```
-
-Values are not decoded: a BATCH body is a count and values, which behind one byte is a msgpack array. A frame with
-CONFIRM
-bears a request of its own; the hub's answers may come in any order, and are reported in that of the frames, as over
-TCP.
-`ClientProtocol` of the websockets library does the handshake, the masking and the framing.
+A MESSAGES frame becomes one `publish`, and a `messages` one frame, without decoding values: a BATCH body is a count and
+values, which behind one byte is a msgpack array. A frame with CONFIRM has a request of its own; the hub's answers may
+come in any order, and are reported in that of the frames, as over TCP. `ClientProtocol` of the websockets library does
+the handshake, the masking and the framing.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
 """`Writer`: confirmed publishing that may be repeated: a sequence number is recorded once.
 
-```
-publish(sequence 7) ┐
-publish(sequence 8) ┼─▶ STAGE, COMMIT of writer "importer", batch 8 ──▶ recorded, or recognised as recorded before
-publish(sequence 9) ┘      ▲ connection lost: the same again ──┘
-```
-
-All that waits while a batch is on its way becomes the next one. A batch bears the number of its last message, and the
-hub remembers the last one of each writer. So that a program which starts again is recognised message by message, each
-message is a batch of its own until the first that is new. After a failure nothing that waited behind it is recorded:
-its number would say that the failed message was, too. Cost: two round trips and a commit a batch.
+All messages that wait while a batch is on its way become the next one. A batch (STAGE and COMMIT) has the number of its
+last message, and the hub remembers the last one of each writer: repeated after a lost connection, it is recognised. So
+that a program which starts again is recognised message by message, each message is a batch of its own until the first
+that is new. After a failure nothing that waited behind it is recorded: its number would say that the failed message
+was, too. Cost: two round trips and a commit a batch.
 """
 
 from __future__ import annotations

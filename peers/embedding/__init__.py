@@ -1,13 +1,7 @@
 """A hub inside a program: `Hub` for asyncio, `BlockingHub` for threads. See docs/embedding.md.
 
-```
-Hub(listen=[...], journal=...) ── start ─▶ Daemon: listeners, links, journal, clock ── stop
-      connect(), connect_blocking() ─▶ clients over pairs of sockets (`_Inside`)
-      tcp://, unix://, ws://        ─▶ all other clients
-```
-
 Settings have the defaults of docs/configuration.md, but it listens nowhere; no file or environment is read. A hub is
-started once; its clients end when it stops.
+started once; its clients end when it stops. Clients of this process reach it over pairs of sockets.
 """
 
 from __future__ import annotations

@@ -12,14 +12,7 @@ from typing import Any
 
 import pytest
 
-from hub.errors import (
-    CloseCode,
-    ClosedError,
-    InvalidTopicError,
-    JournalUnavailableError,
-    RejectedError,
-    UsageError,
-)
+from hub.errors import CloseCode, ClosedError, InvalidTopicError, JournalUnavailableError, RejectedError, UsageError
 from hub.journal.block import pack, select
 from hub.limits import Overflow
 from hub.messages.batch import Batch, Message

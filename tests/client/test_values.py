@@ -20,14 +20,7 @@ from hypothesis import strategies as st
 from hub.labels.envelope import tagged
 from hub.messages.batch import Batch, Message
 from hub.messages.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
-from peers.client.values import (
-    InvalidValueError,
-    decode_batch,
-    encode_value,
-    encode_values,
-    is_plain,
-    pure_is_plain,
-)
+from peers.client.values import InvalidValueError, decode_batch, encode_value, encode_values, is_plain, pure_is_plain
 from peers.values import Count, Port, Set
 from peers.values.event import Event
 

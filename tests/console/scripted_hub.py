@@ -33,15 +33,7 @@ RIGHTS = {
     "roles": [],
     "admin": True,
     "may": ["publish", "subscribe", "request", "serve", "claim", "journal"],
-    "asks": [
-        "$hub/history",
-        "$hub/kick",
-        "$hub/losses",
-        "$hub/rights",
-        "$hub/state",
-        "$hub/users",
-        "$hub/who",
-    ],
+    "asks": ["$hub/history", "$hub/kick", "$hub/losses", "$hub/rights", "$hub/state", "$hub/users", "$hub/who"],
     "hears": ["$hub/statistics", "$hub/audit"],
 }
 """What whoever asks may do, as the hub tells it of somebody who may do everything."""

@@ -1,10 +1,5 @@
 """`BlockingClient`: a client for threads, over an event loop in a thread of its own.
 
-```
-your threads ─ put ─▶ mailbox ─ forward ─▶ │ LoopThread: Exchange, Client │ ─▶ hub
-             ─ call, submit ─────────────▶ │                              │
-```
-
 It has the methods of `peers.client.Client` with the same arguments, and `timeout_s` where it waits; a test compares
 them. Publications, requests and confirmations of one thread leave in the order of its calls; values are packed in the
 thread that calls. Limits: the mailbox, the batch taken out of it, and the client's own buffer.
