@@ -13,7 +13,7 @@ _ELSEWHERE = {
     "Client": "peers.client",
     "connect": "peers.client",
 }
-"""Where to import from what is looked for here."""
+"""Name the module that has the attribute."""
 
 
 def __getattr__(name: str) -> NoReturn:

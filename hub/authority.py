@@ -1,9 +1,9 @@
-"""`Authority`: which policy is asked, what each handler may do by it, and which of its messages are rejected.
+"""`Authority`: the policy, the rights of each handler, and the check of each message.
 
 ```
-adopt ─▶ routes forget what was decided, users get other limits
-give_rights ─▶ at once: what it sees and publishes ─▶ in steps: what it holds, is taken away ─▶ one notice
-Core.publish, publish_stretch ──▶ what the route, or the topics, grant ──▶ routed on
+adopt ─▶ routes forget cached decisions, users get other limits
+give_rights ─▶ at once: seeing and publishing ─▶ in steps: revoked subscriptions are removed ─▶ one notice
+Core.publish, publish_stretch ──▶ checked against the route or the topics ──▶ routed on
                                                     └─▶ the rest: rejected (`on_refused`)
 ```
 
@@ -40,9 +40,9 @@ _SHOWN = 8  # Things that the notice names that were taken away
 _FORGOTTEN_SINGLY = 100
 """Where a handler with more prefixes and rules than these gets other rights, all routes are forgotten: 5 µs each."""
 
-OnRevoked = Callable[[RejectedError], object]  # Tells a handler what was taken away from it
+OnRevoked = Callable[[RejectedError], object]  # Notifies a handler of a revocation
 
-OnRefused = Callable[[RejectedError, int], object]  # Tells a handler that so many of its messages were rejected
+OnRefused = Callable[[RejectedError, int], object]  # Notifies a handler of so many rejected messages
 
 HandlersOf = Callable[[Route], tuple[Handler, ...]]
 
@@ -79,18 +79,18 @@ class Authority:
         self._quotas = quotas
         self._rules = rules
         self.policy: Policy | None = None
-        # How often former policies have forgotten what was decided for a user.
+        # How often former policies have dropped cached decisions of a user.
         self._forgotten = 0
-        # Callbacks of connections that can tell their far side.
+        # Callbacks of connections that can notify their far side.
         self.on_revoked: dict[Handler, OnRevoked] = {}
         self.on_refused: dict[Handler, OnRefused] = {}
         self._kinds = _held_kinds(prefixes, rules, names, requests)
 
     def adopt(self, policy: Policy | None) -> None:
-        """Let routes remember what this policy decides from now on, None for none, and forget what they remember.
+        """Let routes cache the decisions of this policy, None for none, and drop those of the former.
 
-        Handlers keep their rights until they get others (`give_rights`): who adopts a policy gives all of them new
-        ones, a share of them in each turn. Its limits apply to users at once; what they hold they keep.
+        Handlers keep their rights until they get others (`give_rights`): the caller gives all of them new
+        ones, a share of them in each turn. Its limits apply to users at once; existing state is kept.
         """
         if policy is self.policy:
             return
@@ -109,7 +109,7 @@ class Authority:
     def give_rights(self, handler: Handler, rights: Rights | None) -> None:
         """Give a handler these rights from now on; None for all.
 
-        What it may see and publish changes at once. What it may no longer hold is taken away in this turn and the next
+        Seeing and publishing change at once. Subscriptions no longer granted are removed in this turn and the next
         ones (`on_revoked`). Pending requests are answered.
         """
         if rights is handler.rights:
@@ -133,7 +133,7 @@ class Authority:
         self.on_refused.pop(handler, None)
 
     def _judge(self, handler: Handler, rights: Rights) -> Iterator[None]:
-        """Take away in steps what is not granted, until the handler leaves or gets other rights."""
+        """Remove in steps all that is not granted, until the handler leaves or gets other rights."""
         taken: list[str] = []
         yield from self._take_away(handler, rights, taken)
         tell = self.on_revoked.get(handler)
@@ -176,14 +176,14 @@ class Authority:
         self._reject(source, _not_its_own(route, batch), batch.messages)
 
     def granted(self, source: Handler, route: Route, batch: Batch) -> Batch | None:
-        """Return what of a batch `source` may publish, None for nothing of it; reject the rest."""
+        """Return the part of a batch that `source` may publish, or None; reject the rest."""
         granted, refused = _parted(source, route, batch)
         if refused is not None:
             self._reject(source, _not_granted_to(source, refused), refused.messages)
         return granted
 
     def granted_of(self, source: Handler, stretch: Stretch[Route], handlers_of: HandlersOf) -> HandlersOf:
-        """Reject what `source` may not publish of a stretch, by what its routes say; return who gets the rest."""
+        """Reject the runs of a stretch that `source` may not publish; return the receivers of the rest."""
         refused: set[Route] = set()
         for route, numbers in stretch.places.items():
             if not route.may_bring(source):
@@ -203,7 +203,7 @@ class Authority:
         """Check that `source` may publish on a route, for callers that answer with the error.
 
         Raises:
-            RejectedError: The messages bear a name that is not its own, tell changes of a store, or are not granted.
+            RejectedError: The messages bear a name that is not its own, claim changes of a store, or are not granted.
         """
         if not route.may_bring(source):
             raise _not_its_own(route, batch)
@@ -251,9 +251,9 @@ def _held_kinds(
 
 
 def is_decided_by_route(source: Handler, routes: Iterable[Route]) -> bool:
-    """Return whether routes say what `source` may publish on them.
+    """Return whether routes cache the decision for `source`.
 
-    They do not while a policy takes the place of another: for what was read before, and for handlers with rights of
+    They do not while a policy takes the place of another: for reads from before, and for handlers with rights of
     the one before. Then each topic is asked for.
     """
     rights = source.rights

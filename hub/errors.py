@@ -36,7 +36,7 @@ class CloseCode(IntEnum):
     OVERFLOW = 4008
     ALREADY_CONNECTED = 4009
     THAT_IS_YOURSELF = 4010
-    GONE = 4011  # What was asked for is no longer, or not yet, in the journal
+    GONE = 4011  # The requested records are no longer, or not yet, in the journal
     JOURNAL_FAILED = 4012  # The journal could not be written or read: full disk, damage
     NOT_RECOGNISED = 4401  # Credentials are missing, wrong or expired
     FORBIDDEN = 4403  # The user of a connection is gone, or may no longer be connected
@@ -145,14 +145,14 @@ class ConnectionLostError(PeerError, ConnectionError):
     """The connection ended, by the far side or by the network, or there was none."""
 
 
-_REQUEST_CODES = 4100  # Added to a request's status, so that codes can be told apart wherever they are shown
+_REQUEST_CODES = 4100  # Added to a request's status, so that codes differ from close codes
 
 
 class RequestError(PeerError):
     """A request was answered, and not with a value.
 
     Attributes:
-        status: What has become of it, `hub.messages.request_frame.Status`.
+        status: Its outcome, `hub.messages.request_frame.Status`.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -173,11 +173,11 @@ class NoResponderError(RequestError):
 
 
 class ResponderGoneError(RequestError):
-    """The service was lost before it answered; it may have done what it was asked for."""
+    """The service was lost before it answered; it may have done the work."""
 
 
 class RequestTimeoutError(RequestError, TimeoutError):
-    """There was no answer in time; the service may still do what it was asked for."""
+    """There was no answer in time; the service may still do the work."""
 
 
 class RequestOverflowError(RequestError):
@@ -189,19 +189,19 @@ class NotAllowedError(RequestError):
 
 
 class RequestTooBigError(RequestError):
-    """The request is larger than what the service takes, or the reply than what this client takes."""
+    """The request is larger than the service accepts, or the reply larger than this client accepts."""
 
 
 class StorageError(HubError):
-    """The disk, or what stands on it, is to blame."""
+    """A fault of the disk or of files on it."""
 
 
 class JournalCorruptError(StorageError):
-    """What was read from a journal is not what was written there."""
+    """Data read from a journal is damaged."""
 
 
 class JournalUnavailableError(StorageError):
-    """The journal cannot be opened, read or written now; the text says why and what to do."""
+    """The journal cannot be opened, read or written now; the text gives the cause and the remedy."""
 
 
 class InternalError(HubError):

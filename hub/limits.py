@@ -1,4 +1,4 @@
-"""Limits of the core: what each handler may hold, its queue with the policy of overflow, and what all may together.
+"""Limits of the core: state of each handler, its queue with the overflow policy, and state of all together.
 
 The settings of `hub.settings` have the same defaults, which a test compares.
 """
@@ -56,7 +56,7 @@ class RequestLimits(msgspec.Struct, frozen=True):
 
 
 class MeshLimits(NamedTuple):
-    """How much of a mesh one hub keeps. What is over a limit is counted, and logged in one line."""
+    """How much of a mesh one hub keeps. Excess over a limit is counted, and logged in one line."""
 
     hubs: int = 4_096  # This one among them
     neighbours: int = 1_024  # Links of one hub
@@ -95,7 +95,7 @@ class Overflow(StrEnum):
 class QueueLimits(msgspec.Struct, frozen=True):
     """Bounds of one handler's queue, both in force at once.
 
-    8192 messages and drop-oldest is what Zeek settled on after its first default (2048 and disconnect) proved too
+    8192 messages and drop-oldest is Zeek's choice after its first default (2048 and disconnect) proved too
     aggressive; 64 MiB is nats-server's bound of pending bytes.
     """
 

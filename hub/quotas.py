@@ -29,7 +29,7 @@ class Resource(Enum):
     SERVICES = "services"  # Prefixes that are served
     NAMES = "names"  # Names that are owned, waited for, or announced over a link
     PENDING_REQUESTS = "pending_requests"  # The requester pays
-    # What waits for slow readers, whose user pays, with what their transports have not written; and what was read of a
+    # Queues of slow readers, charged to their user, with unwritten bytes of their transports; and the read part of a
     # client and not acted on, such as a large frame that is not complete
     QUEUED_BYTES = "queued_bytes"
     DESCRIPTORS = "descriptors"  # Of shared memory
@@ -73,9 +73,9 @@ class Whole:
 
 
 class Usage:
-    """What one user holds of one resource, over all connections.
+    """The usage of one resource by one user, over all connections.
 
-    A user with a limit may hold that much, while there is any. With n users who hold some of it, this one among them, a
+    A user with a limit may hold that much, while there is any. With n users that hold some of it, including this one, a
     user without a limit may hold at most (free + what they hold) / (n + 1): ADR 45, which proves that any user can hold
     the whole divided by n * (n + 1), however much the n - 1 others take.
     """
@@ -232,7 +232,7 @@ class _Bucket:
 
     def __init__(self, per_s: int) -> None:
         self.per_s = per_s
-        self.level = float(per_s)  # How much may pass at once; below 0 is what has passed too early
+        self.level = float(per_s)  # How much may pass at once; below 0 after too much has passed
 
     def spend(self, amount: int, passed_s: float) -> float:
         self.level = min(self.per_s, self.level + passed_s * self.per_s) - amount
@@ -295,16 +295,16 @@ def _changed(bucket: _Bucket | None, per_s: int | None) -> _Bucket | None:
 
 # How many users are shown one by one in metrics and in `$hub/statistics`; the others are shown together
 USERS_SHOWN = 32
-RATES_KEPT = 10_000  # Rates kept of users who have left, 0.5 KiB each, so that reconnecting does not fill a bucket
+RATES_KEPT = 10_000  # Rates kept of users that have left, 0.5 KiB each, so that reconnecting does not fill a bucket
 
-# What a connection may hold in each direction without being charged: what a transport takes before it pauses, and a
-# quarter of what a read brings
+# Bytes that a connection may hold in each direction without charge: those of a transport before it pauses, and a
+# quarter of a read
 FREE_BYTES = 64 * 1024
 
-# Free for every connection of a user: most messages are smaller, so that those who read get on
+# Free for every connection of a user: most messages are smaller, so that readers get on
 _LEAST_FREE_BYTES = 1024
 
-# What is free is at most one of so many parts of what a user may have waiting, divided by the connections
+# The free part is at most one of so many parts of a user's queue bytes, divided by the connections
 _FREE_PARTS = 16
 UNBOUNDED = 1 << 62  # The total of a resource without one
 
@@ -318,7 +318,7 @@ class WholeStatistics(NamedTuple):
 
 
 class ShareStatistics(NamedTuple):
-    """What one user holds, or what several hold together, at one moment."""
+    """The usage of one user, or of several together."""
 
     user: str  # Empty for several together
     users: int
@@ -328,7 +328,7 @@ class ShareStatistics(NamedTuple):
 
 
 class Share:
-    """What one user has."""
+    """The shares of one user."""
 
     __slots__ = ("_on_left", "_wholes", "limits", "rate", "usages", "user")
 
@@ -358,10 +358,10 @@ class Share:
         return usage
 
     def free_bytes(self) -> int:
-        """Return what one more connection may hold in each direction without being charged; it keeps that.
+        """Return the bytes that one more connection may hold in each direction without charge; it keeps them.
 
-        Less for each that comes, where the user has very many: so what is free for all is never much more than a part
-        of what the user may have waiting.
+        Less for each that comes, where the user has very many: so the free bytes of all are never much more than a part
+        of the user's queue bytes.
         """
         fair = self[Resource.QUEUED_BYTES].most // (_FREE_PARTS * max(1, self[Resource.CONNECTIONS].held))
         return max(_LEAST_FREE_BYTES, min(FREE_BYTES, fair))
@@ -398,9 +398,9 @@ class Quotas:
         self.wholes = {resource: Whole(resource, totals.get(resource, UNBOUNDED)) for resource in Resource}
         self._limits = limits
         self._shares: dict[str, Share] = {}  # By user, from `join` until the user has left
-        # Rates of users who have left, the first to leave first: a reconnect must not bring a full bucket.
+        # Rates of users that have left, the first to leave first: a reconnect must not bring a full bucket.
         self._rates: dict[str, Rate] = {}
-        self._held_back_total = 0  # Pauses of users who have left
+        self._held_back_total = 0  # Pauses of users that have left
         self._roles: dict[str, frozenset[str]] = {}  # User → roles at the last connect, for limits of roles
 
     def __len__(self) -> int:
@@ -449,7 +449,7 @@ class Quotas:
         self.wholes[resource].set_total(total)
 
     def adopt(self, limits: QuotaLimits) -> None:
-        """Let other limits apply from now on; what is held is kept. About 1 µs a user."""
+        """Let other limits apply from now on; usage is kept. About 1 µs a user."""
         self._limits = limits
         of_roles: dict[frozenset[str], SetLimits] = {}
         for user, share in self._shares.items():

@@ -1,4 +1,4 @@
-"""Topics and prefixes: what they may look like, and how they stand on the wire.
+"""Topics and prefixes: their valid forms, and their bytes on the wire.
 
 A topic is UTF-8, 1 to 1024 bytes, without control characters. A subscription is a plain string prefix: `/a` matches
 `/a`, `/a/b` and `/ab`; the empty prefix matches everything. Nothing is normalised: the string that was checked is
@@ -38,7 +38,7 @@ def printable(text: str) -> str:
 def _check(text: str, what: str) -> None:
     try:
         if text.isascii() and text.isprintable() and len(text) <= TOPIC_LIMIT_BYTES:
-            return  # nearly all; what follows says what is wrong with the others, if anything is
+            return  # nearly all; the rest finds the fault of the others
     except AttributeError:
         raise InvalidTopicError(f"{what} is a str, not {type(text).__name__}: {text!r:.80}") from None
     found = _FORBIDDEN.search(text)
@@ -76,7 +76,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def store_that_tells(topic: str) -> str | None:
-    """Return the name of the store that tells its changes under a topic (`$store/NAME/changes/`), or None."""
+    """Return the name of the store that publishes its changes under a topic (`$store/NAME/changes/`), or None."""
     if not topic.startswith(STORES):
         return None
     name, *rest = topic.removeprefix(STORES).split("/", 2)
@@ -92,12 +92,12 @@ def _decode(raw: bytes, what: str) -> str:
 
 
 def decode_topic(raw: bytes) -> str:
-    """Return the topic that `raw` spells; errors are those of `check_topic`, and for what is not UTF-8."""
+    """Return the topic that `raw` spells; errors are those of `check_topic`, and for bytes that are not UTF-8."""
     return check_topic(_decode(raw, "topic"))
 
 
 def decode_prefix(raw: bytes) -> str:
-    """Return the prefix that `raw` spells; errors are those of `check_prefix`, and for what is not UTF-8."""
+    """Return the prefix that `raw` spells; errors are those of `check_prefix`, and for bytes that are not UTF-8."""
     return check_prefix(_decode(raw, "prefix"))
 
 

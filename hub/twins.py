@@ -24,7 +24,7 @@ def missing() -> tuple[str, ...]:
 
 
 def remark() -> str:
-    """Return one line that says what is missing and what helps, empty if nothing is."""
+    """Return one line that names missing twins and the remedy, empty if none is missing."""
     names = missing()
     if not names:
         return ""

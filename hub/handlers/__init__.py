@@ -1,1 +1,1 @@
-"""Receivers: the handler, its bounded queue, what it may receive and hold, its counters."""
+"""Receivers: the handler, its bounded queue, its rights, its allowance of subscriptions, its counters."""

@@ -1,4 +1,4 @@
-"""What handlers and the core have done, and what they hold, at one moment."""
+"""Counters and statistics of handlers and of the core."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Look:
         self.published_messages = self.delivered_messages = self.delivered_bytes = self.dropped_messages = 0
         self.queued_messages = self.queued_bytes = 0
         self.subscribers = 0  # How many of them subscribe to something
-        self.waiting: set[int] = set()  # The numbers of those for whom messages wait
+        self.waiting: set[int] = set()  # Ids of handlers with queued messages
 
     def wait(self, number: int, messages: int, size_bytes: int, lost_messages: int) -> None:
         """Add messages that wait for a handler, bytes of all that waits, and messages lost while something waits."""
@@ -43,7 +43,7 @@ class Look:
             self.waiting.add(number)
 
     def add(self, other: Look, times: int = 1) -> None:
-        """Add what others have done, or with -1 leave it out."""
+        """Add the counters of another look, or subtract them with -1."""
         self.published_messages += times * other.published_messages
         self.delivered_messages += times * other.delivered_messages
         self.delivered_bytes += times * other.delivered_bytes
@@ -62,7 +62,7 @@ class Histogram:
     """Values by their size.
 
     Args:
-        bounds: Upper bounds of the buckets, ascending; what is above the last one has a bucket of its own.
+        bounds: Upper bounds of the buckets, ascending; larger values have a bucket of their own.
     """
 
     __slots__ = ("_bounds", "_counts", "_total")
@@ -104,7 +104,7 @@ class CoreStatistics(NamedTuple):
     delivered_messages_total: int
     delivered_bytes_total: int
     dropped_messages_total: dict[str, int]  # By overflow policy
-    # Of these, messages that had no form in what the handler reads, or were larger than it takes
+    # Of these, messages that the handler's encoding cannot express, or that exceed its frame limit
     unreadable_messages_total: int
     queued_messages: int
     queued_bytes: int
@@ -177,7 +177,7 @@ SAMPLE_PREFIXES = 5  # How many of its prefixes are shown of a handler, which ma
 
 
 class HandlerStatistics(NamedTuple):
-    """What a handler has done, and what it holds, at one moment."""
+    """Counters, queue and prefixes of a handler."""
 
     id: int
     role: str

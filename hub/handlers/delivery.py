@@ -1,4 +1,4 @@
-"""`Delivery`: who gets what, of all that is wanted.
+"""`Delivery`: which of the matching handlers receive a message.
 
 | published by | a client, this process | another leaf (a Zeek) | another link (a peer hub) | the publisher itself |
 |---|---|---|---|---|
@@ -8,10 +8,10 @@
 | this hub (topics under `$hub/`) | if it asks for `$hub/`, or `hears_hub` is on | no | no | |
 
 Topics under `$store/` go only to handlers that ask for these: a prefix such as "" does not bring them
-(`hub.routing.routes`). Links are asked for what clients and leaves want, leaves, where the settings allow it, for what
-clients, links and other hubs want; never for topics under `$hub/`, nor leaves for those under `$store/`. Of a leaf that
-is left to another hub (`hub.links.leaves`) nothing is taken. Values in shared memory go as they are to handlers that
-take them (`takes_shared`), and where other messages stand in the same memory, if they may see everything
+(`hub.routing.routes`). Links are asked for the prefixes of clients and leaves; leaves, where the settings allow it, for
+those of clients, links and other hubs; never for topics under `$hub/`, nor leaves for those under `$store/`. Messages
+of a leaf that is left to another hub (`hub.links.leaves`) are dropped. Values in shared memory go as they are to
+handlers that take them (`takes_shared`); memory with other messages in it, to those that may see all
 (`takes_blocks`).
 """
 
@@ -25,7 +25,7 @@ from hub.topics import RESERVED, STORES
 
 
 class Role(Enum):
-    """What stands behind a handler."""
+    """The kind of far side of a handler."""
 
     CLIENT = "client"
     LINK = "link"  # A peer hub
@@ -38,12 +38,12 @@ _LINK, _LEAF = Role.LINK, Role.LEAF  # `Role.LEAF` itself takes 70 ns
 
 
 class Delivery(NamedTuple):
-    """What one handler gets of what it wants, and who gets what it publishes."""
+    """Which matching messages one handler receives, and which handlers receive its messages."""
 
     role: Role
-    hears_itself: bool  # Whether it gets what it publishes
+    hears_itself: bool  # Whether it receives its own messages
     hears_hub: bool = True  # Whether a prefix that covers more than the hub's own topics brings it these, too
-    reaches_leaves: bool = True  # Whether leaves get what it publishes
+    reaches_leaves: bool = True  # Whether leaves receive its messages
     is_left: bool = False  # Whether it is a leaf that is left to another hub
     takes_shared: bool = False  # Whether it takes values in shared memory
     takes_blocks: bool = False  # Whether it takes them where other messages stand in the same memory, too
@@ -63,7 +63,7 @@ class Delivery(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether all handlers that want what it publishes get it."""
+        """Whether all matching handlers receive its messages."""
         return self.hears_itself and self.reaches_leaves and not (self.is_link or self.is_left)
 
     def hears_of_hub(self, prefixes: Iterable[str]) -> bool:
@@ -76,7 +76,7 @@ class Delivery(NamedTuple):
         return self.role is not _LINK and not prefix.startswith(RESERVED)
 
     def asks_leaves(self, prefix: str) -> bool:
-        """Return whether leaves are asked for what it wants under this prefix, where the settings allow it."""
+        """Return whether its prefix is passed on to leaves, where the settings allow it."""
         return self.role is not _LEAF and not prefix.startswith((RESERVED, STORES))
 
 
@@ -95,7 +95,7 @@ def without_links(wanting: tuple[P, ...]) -> tuple[P, ...]:
 
 
 def receivers(source: P, wanting: tuple[P, ...]) -> tuple[P, ...]:
-    """Return who gets what a client or a leaf publishes that is not `is_plain`, of all handlers that want it."""
+    """Return the matching handlers that receive a message of a client or a leaf that is not `is_plain`."""
     delivery = source.delivery
     if delivery.is_left:
         return ()

@@ -1,6 +1,6 @@
-"""`Handler`: a data sink of the core, with its prefixes, what it still has to get, and its counters.
+"""`Handler`: a data sink of the core, with its prefixes, its pending and queued messages, and its counters.
 
-Clients, links to peer hubs and subscribers in this process are all handlers. What differs is the outlet: the thin
+Clients, links to peer hubs and subscribers in this process are all handlers. They differ in the outlet: the thin
 object that turns batches into writes.
 
 ```
@@ -11,7 +11,7 @@ post(item)                                                           ▲
 ```
 
 `offer` and `post` never wait and never raise. Batches reach the outlet in the order offered, requests and replies among
-them; a gap is reported at the place of the lost messages. What comes while the outlet takes no bytes waits, bounded
+them; a gap is reported at the place of the lost messages. While the outlet takes no bytes, items wait in bounded queues
 (`hub.handlers.waiting`): requests and replies are then written before the messages. An idle handler takes 0.5 KiB.
 """
 
@@ -34,7 +34,7 @@ from hub.quotas import FREE_BYTES, Resource, Share
 from hub.scheduling.memory import Memory
 from hub.topics import RESERVED
 
-ANY_FRAME_BYTES = (1 << 32) - 1  # The longest body that a header can tell: of a far side without a limit of its own
+ANY_FRAME_BYTES = (1 << 32) - 1  # The longest body that a header can express: the default of a far side without a limit
 
 NEVER = 1 << 62  # More messages than will ever be published
 
@@ -42,7 +42,7 @@ _UNBOUNDED = WaitingMemory.of(Memory())  # The accounts of handlers that belong 
 
 DEAR_WRITE_LIMIT_BYTES: Final = 4 * WRITE_LIMIT_BYTES
 """With how much pending a dear handler writes early (`Handler.make_dear`): one that waits for a later turn may have
-more by then, and a write out of turn is what keeps others waiting."""
+more by then, and a write out of turn delays all others."""
 
 
 class Outlet(Protocol):
@@ -52,10 +52,10 @@ class Outlet(Protocol):
         """Write the batches with one write, or buffer them; never wait, never raise."""
 
     def send_gap(self, lost_messages: int) -> None:
-        """Tell the far side that so many of its messages were lost at this point."""
+        """Send the far side a gap: the number of messages lost at this point."""
 
     def close(self, code: int, text: str) -> None:
-        """Tell the far side why, then end the connection; leads to `Core.detach`."""
+        """Send the far side the reason, then end the connection; leads to `Core.detach`."""
 
 
 class Poster(Protocol):
@@ -66,7 +66,7 @@ class Poster(Protocol):
 
 
 class Acts(NamedTuple):
-    """What a handler must be granted for what it does: in its own name, or for others behind it."""
+    """The permissions a handler needs: in its own name, or for the clients behind a peer."""
 
     publishing: Action
     requesting: Action
@@ -134,7 +134,7 @@ class Handler:
         "write_cost",
     )
 
-    def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
+    def __init__(  # noqa: PLR0913 -- all that is known of a far side
         self,
         outlet: Outlet,
         *,
@@ -147,11 +147,11 @@ class Handler:
         rights: Rights | None = None,
     ) -> None:
         self.id = 0  # until it is attached
-        # The next call sets what it gets, what it may do, and what follows from both: each is an attribute, since it is
+        # The next call sets delivery, rights and the flags that follow from both: each is an attribute, since it is
         # asked for with each batch and request.
         self._stand(Delivery.of(role), rights)
         self.is_link, self.is_peer = self.delivery.is_link, self.delivery.is_peer
-        # Whether it is the link to another process of the same hub: what comes from there was counted there.
+        # Whether it is the link to another process of the same hub: its messages were counted there.
         self.is_inner = False
         self.name = name
         self.address = address
@@ -159,18 +159,18 @@ class Handler:
         self.outlet = outlet
         self.poster = poster
         self.frame_limit_bytes = frame_limit_bytes
-        # Whether a subscription to more than it may see stands for what it may see of that: peers ask for others.
+        # Whether a subscription to more than it may see is cut to the permitted part: peers ask for others.
         self.narrows = self.is_peer
-        # What its user holds in all; None for a handler without rights. The core sets it as it attaches the handler.
+        # Usage of its user; None for a handler without rights. The core sets it as it attaches the handler.
         self.share: Share | None = None
         # Prefix → how often it was subscribed to. The core fills it, and empties it after the handler has left.
         self.prefixes: dict[str, int] = {}
-        # Of a link: returns what the hub at its other end wants.
+        # Of a link: returns the prefixes that the hub at its other end wants.
         self.wanted_there: Callable[[], Collection[str]] | None = None
         # As how many bytes one counts that it writes, for its share of a turn (`make_dear`).
         self.write_cost = 1
         self.closed = False
-        # Of a link: where what comes now has entered the mesh, and the id of that hub; and the turnover of upstreams
+        # Of a link: where its current messages entered the mesh, and the id of that hub; and the turnover of upstreams
         # when this origin was last found to be taken from it, -1 before.
         self.origin = _NOWHERE
         self.way = b""
@@ -180,11 +180,11 @@ class Handler:
         self.look_at = self.looked_messages = 0
         # Of the frames of messages, and the bodies of requests and replies, that the outlet was given.
         self.delivered_bytes = 0
-        # Of the dropped messages, those that had no form in what the far side reads.
+        # Of the dropped messages, those that the far side's encoding cannot express.
         self.unreadable_messages = 0
         # Without those that were thrown away with the connection.
         self._offered_messages = 0
-        # Without those of what waits now, which counts its own.
+        # Without those of `_waiting`, which counts its own.
         self._dropped_messages = 0
         # None while nothing waits.
         self._waiting: Waiting | None = None
@@ -200,7 +200,7 @@ class Handler:
         self._posted: list[tuple[int, Item]] = []
         # False from `pause` to `resume`: the outlet takes no bytes.
         self.writable = True
-        # True while the outlet takes bytes and nothing that waits has to go before what is offered.
+        # True while the outlet takes bytes and no queued item has to go first.
         self._direct = True
         # True while the outlet is being called: nothing else may be written before it returns, else it would overtake.
         self._writing = False
@@ -232,7 +232,7 @@ class Handler:
         self._on_drop = on_drop
 
     def restrict(self, *, itself: bool = True, leaves: bool = True, hub: bool = True) -> None:
-        """Set who gets what this handler publishes, and what it gets.
+        """Set which handlers receive its messages, and which it receives.
 
         Args:
             itself: Whether it gets that too, if it subscribes to it. A leaf does not by default.
@@ -243,7 +243,7 @@ class Handler:
         self._stand(delivery, self._rights)
 
     def leave_out(self, *, left: bool) -> None:
-        """Set whether it is a leaf that is left to another hub, so that what it publishes is dropped."""
+        """Set whether it is a leaf that is left to another hub, so that its messages are dropped."""
         self._stand(self.delivery._replace(is_left=left), self._rights)
 
     def take_shared(self) -> None:
@@ -254,11 +254,11 @@ class Handler:
     def role(self) -> Role:
         return self.delivery.role
 
-    # What it may do.
+    # Rights.
 
     @property
     def rights(self) -> Rights | None:
-        """What it may do; None for everything, as in a hub without a policy, and for subscribers in this process.
+        """Its permissions; None for all, as in a hub without a policy, and for subscribers in this process.
 
         Once it is attached, `Authority.give_rights` changes them, as routes depend on them.
         """
@@ -276,7 +276,7 @@ class Handler:
             delivery = delivery._replace(takes_blocks=rights is None or rights.may_all(self.acts.seeing, ""))
         self.delivery, self._rights, self.has_rights = delivery, rights, rights is not None
         self.is_plain = delivery.is_plain
-        # Whether nothing of what it publishes is looked at: it has no rights, and everybody who wants it gets it.
+        # Whether its messages need no check: it has no rights, and all matching handlers receive them.
         self.is_unbound = self.is_plain and rights is None
 
     def check_may_see(self, prefix: str) -> None:
@@ -288,7 +288,7 @@ class Handler:
         if self._rights is not None and not self.narrows:
             check_prefixes_granted(self._rights, self.acts.seeing, [prefix])
 
-    # What it has got, and has not.
+    # Delivery.
 
     @property
     def shown_prefixes(self) -> Collection[str]:
@@ -317,7 +317,7 @@ class Handler:
         self._pending_bytes += batch.frames_bytes
         if not self._dirty:
             self._dirty = True
-            on_dirty = self._on_dirty  # what is called right where it is looked up in a slot is looked up the slow way
+            on_dirty = self._on_dirty  # calling a slot directly takes the slow lookup
             on_dirty(self)
         if self._pending_bytes >= self._write_limit:
             self._write_early()
@@ -337,7 +337,7 @@ class Handler:
 
         Args:
             item: A request or a reply.
-            keep: Take it even if it is larger than the far side takes, or there is no room for what waits.
+            keep: Take it even if it is larger than the far side takes, or the queue is full.
 
         Returns:
             Whether it was taken. It is not if it is larger than the far side takes (see `takes`), or where there is no
@@ -385,7 +385,7 @@ class Handler:
         self._write_limit = self.portion_bytes if write_cost == 1 or self.is_link else DEAR_WRITE_LIMIT_BYTES
 
     def flush(self) -> None:
-        """Write what a read or a turn brought, at its end, with one write. Only the core calls it."""
+        """Write all that is pending at the end of a read or a turn, with one write. Only the core calls it."""
         self._dirty = False
         if self._pending_bytes > self.free_bytes and self.share is not None:
             self._write_early()
@@ -395,7 +395,7 @@ class Handler:
                 self._go_on()
 
     def write_pending(self) -> None:
-        """Write what is pending. What is offered from within that write waits for the next flush."""
+        """Write all that is pending. Batches offered from within that write wait for the next flush."""
         if self._writing:
             return
         if self._pending or self._posted:
@@ -409,7 +409,7 @@ class Handler:
         return share is None or size_bytes <= self.free_bytes or share[Resource.QUEUED_BYTES].fits(size_bytes)
 
     def _write_early(self) -> None:
-        """Write what is pending as far as its user may hold more; the rest goes by the overflow policy."""
+        """Write pending items as far as its user may hold more; the rest goes by the overflow policy."""
         if self._writing:
             return
         if self.has_room(self._pending_bytes) or self._waiting is not None:
@@ -418,7 +418,7 @@ class Handler:
             self._write_pieces()
 
     def _write_pieces(self) -> None:
-        """Write what is pending in little pieces, which need no room; what is larger alone goes by the policy."""
+        """Write pending items in little pieces, which need no room; a larger one goes by the policy."""
         pending, self._pending = self._pending, []
         posted, self._posted = self._posted, []
         self._pending_bytes = 0
@@ -459,7 +459,7 @@ class Handler:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Write what waits, after what the turn had brought before it, until the outlet pauses."""
+        """Write queued items, after those of this turn, until the outlet pauses."""
         while self.writable and self._waiting is not None:
             if self._pending or self._posted:
                 self._send_pending()
@@ -527,7 +527,7 @@ class Handler:
             self.outlet.send(batches)
 
     def lose(self, messages: int) -> None:
-        """Count messages that the outlet could not bring into what the far side reads, and send a gap."""
+        """Count messages that the outlet could not encode for the far side, and send a gap."""
         self._dropped_messages += messages
         self.unreadable_messages += messages
         self._on_drop(self)
@@ -536,7 +536,7 @@ class Handler:
     def tell_gap(self, messages: int) -> None:
         """Send a gap of messages that were lost before they came here; they are not counted as dropped here.
 
-        It is behind all that was offered; where the oldest of what waits go first, before that.
+        It is behind all that was offered; where the oldest are dropped first, before that.
         """
         if self.closed or self._writing:
             return
@@ -549,7 +549,7 @@ class Handler:
         self._waiting.add_gap(messages)
 
     def close(self, code: int, text: str) -> None:
-        """End the connection; what is pending or queued is thrown away."""
+        """End the connection; pending and queued items are discarded."""
         if self.closed:
             return
         self.shut()
@@ -567,7 +567,7 @@ class Handler:
         self._pending_bytes = 0
 
     def add_to(self, look: Look) -> None:
-        """Add what it has done, and what it holds, to a look at thousands."""
+        """Add its counters and its queue to a sum over thousands of handlers."""
         look.published_messages += self.published_messages
         look.delivered_bytes += self.delivered_bytes
         look.delivered_messages += self._offered_messages - self._dropped_messages
@@ -630,7 +630,7 @@ class Handler:
         return Waiting(self.limits, self._memory, None if self.share is None else self.share[Resource.QUEUED_BYTES])
 
     def drop(self, surplus_bytes: int) -> int:
-        """Drop so much of what waits by its policy, as there is too little memory; return how much that was, bytes."""
+        """Drop queued messages by its policy, as memory is short; return how many bytes that was."""
         waiting = self._waiting
         before = 0 if waiting is None or self._writing else waiting.messages_bytes
         if waiting is None or not before:

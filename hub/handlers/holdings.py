@@ -77,8 +77,8 @@ class Allowance(Generic[K]):
             self._charge(handler, -reserved)
 
     def _reserve(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> int:
-        """Charge a handler's user for what is new to the handler; return how much that is."""
-        if handler.share is None:  # nothing is charged, whatever it is
+        """Charge a handler's user for items new to the handler; return the units."""
+        if handler.share is None:  # nothing is charged
             return 0
         fresh = {item for item in wanted if item not in held}  # a difference of sets would walk over all that is held
         units = sum(map(self._units, fresh))

@@ -1,12 +1,12 @@
-"""`BoundedQueue`: what one slow handler still has to get, bounded in messages and in bytes.
+"""`BoundedQueue`: the waiting messages of one slow handler, bounded in messages and in bytes.
 
 ```
-drop-oldest   (17 lost) [batch][batch][batch] ← new        the gap is in front: told before the oldest that is left
+drop-oldest   (17 lost) [batch][batch][batch] ← new        the gap is in front of the oldest that is left
 drop-newest   [batch][batch](17 lost)[batch]  ← new        the gap is where the new messages would have stood
 ```
 
 Exactly the oldest (newest) *messages* go, also when they travel in batches, and each lost one is part of exactly one
-gap. What is held is charged to its user; the queue is full, too, when all queues of that user are (`hub.quotas`).
+gap. Its bytes are charged to its user; the queue is full, too, when all queues of that user are (`hub.quotas`).
 
 O(1) a batch while the limit on messages decides: messages dropped from the front of a batch are only counted (`_skip`),
 and cut off when the rest is taken. Where the limit on bytes decides, a cut costs the messages that it drops.
@@ -49,14 +49,14 @@ class BoundedQueue:
     def __init__(self, limits: QueueLimits, held: HeldBatches, usage: Usage | None = None) -> None:
         self.limits = limits
         self._held = held
-        # What the queues of its user hold together; None where nobody is charged.
+        # Usage of its user over all queues; None if no user is charged.
         self._usage = usage
         self.messages = 0
         self.size_bytes = 0
         self.lost_messages = 0
-        # What waits, in its order. An int among the batches is a gap: so many messages were lost there.
+        # Batches in order. An int among the batches is a gap: so many messages were lost there.
         self._items: deque[Batch | int] = deque()
-        # Messages lost before the oldest batch that is left; 0 once `take_gap` has told them.
+        # Messages lost before the oldest batch that is left; 0 once `take_gap` has returned them.
         self._front_gap = 0
         # Messages of the first batch that are lost already; 0 once they were cut off, and unless a batch is first.
         self._skip = 0
@@ -108,7 +108,7 @@ class BoundedQueue:
             self._items.append(lost)
 
     def add_gap(self, messages: int) -> None:
-        """Tell of messages lost elsewhere: behind all that waits, or in front where the oldest go first."""
+        """Add a gap for messages lost elsewhere: behind all that waits, or in front where the oldest go first."""
         if self._items and self.limits.overflow is not Overflow.DROP_OLDEST:
             if isinstance(self._items[-1], int):
                 messages += self._items.pop()  # type: ignore[operator]
@@ -164,14 +164,14 @@ class BoundedQueue:
         self.messages = self._skip = self._front_gap = 0
 
     def drop_oldest(self, surplus_bytes: int) -> None:
-        """Lose the oldest batches, so many bytes of them, and what else is in the last of them."""
+        """Lose the oldest batches, so many bytes of them, and the rest of the last one."""
         left = self.size_bytes - surplus_bytes
         while self._items and self.size_bytes > left:
             self._lose(self._first().messages - self._skip)
             self._discard_first()
 
     def drop_newest(self, surplus_bytes: int) -> None:
-        """Lose the newest batches, so many bytes of them, and what else is in the last of them."""
+        """Lose the newest batches, so many bytes of them, and the rest of the last one."""
         left = self.size_bytes - surplus_bytes
         gap = 0
         while self._items and self.size_bytes > left:

@@ -27,7 +27,7 @@ class RemoteHub:
     def __init__(self, hub: bytes) -> None:
         self.hub = hub
         self.delivery = Delivery.of(Role.LINK)
-        # What it wants, as far as it is in the multimap and in the index of rules.
+        # Its interests, as far as they are in the multimap and in the index of rules.
         self.prefixes: dict[str, int] = {}
         self.rules: dict[Rule, None] = {}
         # The prefixes under which its clients answer requests.

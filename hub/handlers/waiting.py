@@ -1,13 +1,13 @@
-"""`Waiting`: what waits for one handler until its outlet takes bytes again.
+"""`Waiting`: the queues of one handler while its outlet takes no bytes.
 
 ```
 requests, replies ─ post ─▶ [item][item]                      first: each has one answer in any case
-messages ───────── hold ──▶ [batch](17 lost)[batch][batch]    then: their overflow policy decides what is in it
+messages ───────── hold ──▶ [batch](17 lost)[batch][batch]    then: bounded by their overflow policy
 ```
 
-Requests and replies have a queue of their own, since no policy may drop them: the requester gets an error for what does
-not fit. A handler makes this object when its outlet stops taking bytes and drops it once all is written; each of the
-two queues is made when the first thing comes for it. Memory is charged for all that waits.
+Requests and replies have a queue of their own, since no policy may drop them: the requester gets an error for each that
+does not fit. A handler makes this object when its outlet stops taking bytes and drops it once all is written; each of
+the two queues is made for its first item. All items are charged to the memory budget.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hub.messages.request_frame import Item
 from hub.quotas import Usage
 from hub.scheduling.memory import Account, HeldBatches, Memory
 
-# What a waiting item costs beside its values: the tuple (88), numbers (2 x 28), bytes (33), its place (8)
+# Memory of a waiting item beside its values: the tuple (88), numbers (2 x 28), bytes (33), its place (8)
 ITEM_OVERHEAD_BYTES = 200
 
 
@@ -38,9 +38,9 @@ class RequestQueue:
     def __init__(self, limits: QueueLimits, account: Account, usage: Usage | None = None) -> None:
         self._limits = limits
         self._account = account
-        # What the queues of its user hold together; None if no user is charged.
+        # Usage of its user over all queues; None if no user is charged.
         self._usage = usage
-        # What waits, the oldest first.
+        # The oldest first.
         self._items: deque[Item] = deque()
         self.requests = 0
         self.size_bytes = 0
@@ -90,24 +90,24 @@ class RequestQueue:
             self._usage.give_back(size_bytes)
 
 
-# What a handler collects in one turn before it writes early, and what it writes at a time of what has waited: one
+# Bytes that a handler collects in one turn before it writes early, and that it writes at a time from its queue: one
 # read's worth (asyncio reads 256 KiB at most)
 WRITE_LIMIT_BYTES: Final = 256 * 1024
 
-# The same to a peer hub: news of the mesh and requests do not overtake what is written, and a slow line takes a second
+# The same to a peer hub: news of the mesh and requests cannot overtake written bytes, and a slow line takes a second
 # for some four of these
 LINK_WRITE_BYTES: Final = WRITE_LIMIT_BYTES // 8
 
 
 class WaitingMemory(NamedTuple):
-    """Where what waits for handlers is charged."""
+    """The accounts that are charged for queues of handlers."""
 
     batches: HeldBatches
     requests: Account  # Requests and replies are charged here
 
     @classmethod
     def of(cls, memory: Memory) -> WaitingMemory:
-        """Return the accounts of this budget that are charged for what waits."""
+        """Return the accounts of a budget."""
         account = memory.account("queues")
         return cls(HeldBatches(account), account)
 
@@ -129,7 +129,7 @@ class Waiting:
     def __bool__(self) -> bool:
         return bool(self._requests) or bool(self._queue)
 
-    # What comes.
+    # In.
 
     def post(self, item: Item, *, keep: bool) -> bool:
         """Let a request or a reply wait, if there is room or `keep` is set; return whether it does."""
@@ -177,7 +177,7 @@ class Waiting:
             self._queue = BoundedQueue(self._limits, self._memory.batches, self._usage)
         return self._queue
 
-    # What goes, in the order of these three.
+    # Out, in the order of these three.
 
     def take_items(self, limit_bytes: int) -> list[Item]:
         """Remove and return the oldest requests and replies, about so many bytes of them."""
@@ -191,7 +191,7 @@ class Waiting:
         """Remove and return the oldest batches up to the next gap, about so many bytes of them."""
         return self._queue.take(limit_bytes) if self._queue is not None else []
 
-    # What is dropped.
+    # Dropped.
 
     def why_full(self, batch: Batch) -> str:
         """Return why `hold` has not taken messages: the queue is full, or all queues of its user are."""

@@ -1,7 +1,7 @@
 """`Batch`: the unit that is routed, queued and written: MESSAGES frames back to back that share a route.
 
 In the usual case a batch is a run of frames of one read, cut from it in one slice. The hub does not look into bodies.
-What a handler needs in another form (JSON text, a WebSocket frame) is made at most once and shared. A batch is
+Another form for a handler (JSON text, a WebSocket frame) is made at most once and shared. A batch is
 immutable but for its origin, and owns its bytes: it never keeps a larger receive buffer alive.
 """
 
@@ -29,7 +29,7 @@ from hub.messages.frame import (
 )
 from hub.messages.origin import Origin
 
-# What a queued batch costs beside its frames, so that the bound of a queue is real memory: objects (80), bytes (33),
+# Memory of a queued batch beside its frames, so that the bound of a queue is real memory: objects (80), bytes (33),
 # sizes (2 x 28) and a place in a deque (8), rounded down for sharing
 BATCH_OVERHEAD_BYTES = 160
 
@@ -53,7 +53,7 @@ class Message(NamedTuple):
 
     @property
     def destination(self) -> str:
-        """Name to whose owner alone the message was sent; empty for none."""
+        """Name of the only receiver; empty for none."""
         return ""
 
     @property
@@ -84,7 +84,7 @@ class Batch:
 
     frames_bytes: int  # The length of `frames`, for which they need not be made
 
-    size_bytes: int  # What a queue is charged for it, bytes
+    size_bytes: int  # Its charge to a queue, bytes
 
     def __init__(self, frames: bytes, messages: int) -> None:
         self.frames = frames
@@ -94,7 +94,7 @@ class Batch:
         # Where it has entered the mesh; None for a batch that goes to no peer hub. The core sets it before it is
         # offered to anybody.
         self.origin: Origin | None = None
-        # None until somebody asks for another form; from then on each form that was made, by the function that makes
+        # None until a handler needs another form; from then on each form that was made, by the function that makes
         # it.
         self._forms: dict[Callable[[Batch], Any], Any] | None = None
         # True once the first frame, a BATCH, is known to hold the values that it says; False as long as nobody has
@@ -126,7 +126,7 @@ class Batch:
         return cls(encode_values(key, packed, flags), len(packed))
 
     def form(self, make: Callable[[Batch], T]) -> T:
-        """Return `make(self)`, made at most once per batch and shared by all who ask with the same function."""
+        """Return `make(self)`, made at most once per batch and shared by all callers with the same function."""
         forms = self._forms
         if forms is None:
             forms = self._forms = {}
@@ -147,7 +147,7 @@ class Batch:
     def split(self, messages: int) -> tuple[Batch, Batch | None]:
         """Cut after the first `messages` messages, 1 or more.
 
-        A frame whose values cannot be told apart (malformed, or of another encoding) is not cut: it goes to the head.
+        A frame whose values cannot be separated (malformed, or of another encoding) is not cut: it goes to the head.
 
         Returns:
             The head, of at least that many messages, and the rest, None if nothing is left.
@@ -210,9 +210,9 @@ class Batch:
             yield counted, position + BATCH_OVERHEAD_BYTES, size - position + BATCH_OVERHEAD_BYTES
 
     def _value_ends(self, frame: Frame, position: int) -> Iterable[int]:
-        """Return where the values of the frame at `position` end in its body; nothing if they cannot be told apart.
+        """Return where the values of the frame at `position` end in its body; nothing if they cannot be separated.
 
-        That is found out once for the frame in front: a queue that is cut again and again pays for what it drops only.
+        That is found out once for the frame in front: a queue that is cut repeatedly pays only for the dropped part.
         """
         if position == 0 and self._is_sound:
             return _walk_values(frame)

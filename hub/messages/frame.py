@@ -78,7 +78,7 @@ class Frame(NamedTuple):
 
     @property
     def topic(self) -> bytes:
-        """The topic of a MESSAGES frame whose key was checked."""
+        """The topic of a MESSAGES frame with a checked key."""
         return topic_of(self.flags, self.key)
 
     @property

@@ -1,4 +1,4 @@
-"""`Request` and `Reply`: what stands in REQUEST and REPLY frames.
+"""`Request` and `Reply`: the content of REQUEST and REPLY frames.
 
 ```
 REQUEST   key: the topic, or with NAMED a service name     REPLY   no key
@@ -47,7 +47,7 @@ class Status(IntEnum):
     TIMED_OUT = 4  # There was no answer within the time that the request gives
     OVERFLOW = 5  # The queue of the service, or a limit of the requester's, is full
     NOT_ALLOWED = 6
-    TOO_BIG = 7  # The request is larger than what the service takes, or the reply than what the requester takes
+    TOO_BIG = 7  # The request is larger than the service accepts, or the reply larger than the requester accepts
 
 
 class Request(NamedTuple):
@@ -137,7 +137,7 @@ class Reply(NamedTuple):
         return cls(first, status, values, frame.flags)
 
 
-Item = Request | Reply  # What is sent to those that ask or serve
+Item = Request | Reply  # Written to requesters and services
 
 
 class _Handle(Protocol):

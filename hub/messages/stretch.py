@@ -6,8 +6,8 @@ data:  [/a][/a][/b][/c][/b][/b][/a] [SUBSCRIBE] ...
        └──────────── stretch ──────────┘           all under the same subscriptions: no control frame within
 ```
 
-A read that is one run is a `Run`, which is a batch already. `gathered` puts together what each handler gets of a
-stretch: one batch, whatever the order in which topics alternate. Handlers that get the same runs share the batch. That
+A read that is one run is a `Run`, which is a batch already. `gathered` joins the runs that each handler receives of a
+stretch: one batch, also where topics alternate. Handlers that get the same runs share the batch. That
 costs one or two list operations a run, and one batch and one offer a handler instead of one a run.
 """
 
@@ -53,7 +53,7 @@ class Stretch(Generic[R]):
 
     routes: list[R]  # The route of each run
 
-    ends: list[int]  # Where each run ends in what was read
+    ends: list[int]  # Where each run ends in the read
 
     messages: list[int]  # How many messages each run holds
 
@@ -61,11 +61,11 @@ class Stretch(Generic[R]):
         self._data = data
         self._start = start
         self.routes, self.ends, self.messages = runs
-        # Empty until somebody asks for it.
+        # Empty until needed.
         self._places: dict[R, list[int]] = {}
 
     def whole(self) -> Batch:
-        """Return all of it as one batch. What was read is not copied if there is nothing else in it."""
+        """Return all of it as one batch. The read is not copied if it holds nothing else."""
         data, start, end = self._data, self._start, self.ends[-1]
         return Batch(data if end - start == len(data) else data[start:end], sum(self.messages))
 
@@ -103,7 +103,7 @@ class Stretch(Generic[R]):
         places = self.places
         wanting = {route: handlers_of(route) for route in places}
         handlers = {handler for some in wanting.values() for handler in some}
-        if len(handlers) == sum(map(len, wanting.values())):  # nobody wants two of these routes
+        if len(handlers) == sum(map(len, wanting.values())):  # no handler wants two of these routes
             for route, some in wanting.items():
                 if some:
                     yield some, self._joined(places[route])

@@ -1,1 +1,1 @@
-"""Structures over prefixes: the multimap of handlers, and the filter of what peers are asked for."""
+"""Structures over prefixes: the multimap of handlers, and the filter that peers receive."""

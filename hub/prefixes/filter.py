@@ -1,4 +1,4 @@
-"""`Filter`: the smallest set of prefixes that covers what subscribers of this hub want; peers get it.
+"""`Filter`: the smallest set of prefixes that covers all subscriptions of this hub; peers receive it.
 
 No prefix of `minimal` is a prefix of another. So the only one that can cover a text is its neighbour to the left in
 sorted order: anything sorted between the two would begin with it as well. `add` is O(log n) plus the prefixes that it

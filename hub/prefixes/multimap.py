@@ -25,7 +25,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 class _Tail(NamedTuple, Generic[V]):
-    """A node's only tail, with its only value: what most nodes have, in a fifth of the memory of `_Tails`."""
+    """A node's only tail, with its only value: the case of most nodes, in a fifth of the memory of `_Tails`."""
 
     tail: str
     value: V

@@ -1,4 +1,4 @@
-"""`Memory`: what the hub holds, against one budget for the process.
+"""`Memory`: one budget for the memory of the process.
 
 ```
 queues, subscriptions, routes, names, requests, stages, connections ─ charge ─▶ Account ─▶ charged_bytes > ceiling ─┐
@@ -6,9 +6,9 @@ queues, subscriptions, routes, names, requests, stages, connections ─ charge �
  is_over: new state is rejected with 1013 ◀── nothing left to drop ◀── relieve: the largest queues ◀── look: resident
 ```
 
-Accounts do not know what the process takes: a prefix costs more than its text, freed memory stays with malloc for a
-while. So accounts only say *when to look*, the more often the less room there is; what counts is the resident memory.
-What relief has freed does not count as taken until it is used again, as malloc keeps it at first. The core looks at the
+Accounts do not know the memory of the process: a prefix costs more than its text, freed memory stays with malloc for a
+while. So accounts only say *when to look*, the more often the less room there is; the resident memory decides.
+Memory freed by relief does not count until it is used again, as malloc keeps it at first. The core looks at the
 end of a read or turn once that is due, and a clock once a second.
 """
 
@@ -27,15 +27,15 @@ NO_LIMIT_BYTES = 1 << 62  # The budget of tests, and of programs with a core of 
 # Close to the limit there is a look whenever another one of so many parts of it was charged: 2.5 MiB of 160
 _LOOKS_AT_THE_LIMIT = 64
 
-# Relief frees one of so many parts of the budget beyond what is needed, so that it is not due again at once
+# Relief frees one of so many parts of the budget beyond the need, so that it is not due again at once
 _RELIEF_PARTS = 16
 
-# What waits for a COMMIT takes at most one of so many parts of the budget, so that there is room for all else
+# Staged data takes at most one of so many parts of the budget, so that there is room for all else
 STAGED_PARTS = 4
 
 _LET_GO_PER_STEP = 20  # How many batches are freed in one step of a turn, about 0.5 µs each
 
-_PLACE_BYTES = 8  # What a batch costs in each further queue that it waits in: a place
+_PLACE_BYTES = 8  # Memory of a batch in each further queue: a place
 
 
 class MemoryStatistics(NamedTuple):
@@ -70,7 +70,7 @@ class Memory:
         self._on_due: Callable[[], object] = _nothing_resident
         # Name → account, from the first `account` of that name on.
         self.accounts: dict[str, Account] = {}
-        # The sum of all accounts; each of them adds what it is charged.
+        # The sum of all accounts; each of them adds its charges.
         self.charged_bytes = 0
         # With more than this charged, a look is due. Set anew by each look, according to the room that it found.
         self.ceiling_bytes = limit_bytes // _LOOKS_AT_THE_LIMIT
@@ -78,7 +78,7 @@ class Memory:
         self.is_due = False
         # Set by a look that finds too much resident and nothing to drop; cleared by the next one that finds room.
         self.is_over = False
-        # What was charged before the last relief: until as much is charged again, malloc has room. Forgotten once freed
+        # Charges before the last relief: until as much is charged again, malloc has room. Forgotten once freed
         # memory was given back to the kernel.
         self._level_bytes = 0
         # How much was resident at the last look.
@@ -90,14 +90,14 @@ class Memory:
         """Belong to a core from now on.
 
         Args:
-            relieve: Drops what frees so many bytes, if there is so much to drop, and returns what was freed.
+            relieve: Frees so many bytes, if it can, and returns how many were freed.
             on_due: Called when a look becomes due, so that a turn comes that does it.
         """
         self._relieve = relieve
         self._on_due = on_due
 
     def count_only_charged(self, beside_bytes: int = 0) -> None:
-        """Hold what is charged, and so much beside it, against the budget, not what is resident.
+        """Compare charges, and so much beside them, with the budget, not the resident memory.
 
         So it is in a program that holds much of its own, and where resident memory is unknown.
         """
@@ -113,7 +113,7 @@ class Memory:
             self._on_due()
 
     def look(self) -> None:
-        """Look at the resident memory. If it is too much, the core drops something; what is left decides `is_over`."""
+        """Look at the resident memory. If it is too much, the core drops something; the rest decides `is_over`."""
         self.is_due = False
         excess = self._excess()
         if excess > 0:
@@ -129,7 +129,7 @@ class Memory:
         self.ceiling_bytes = self.charged_bytes + step
 
     def gave_back(self) -> None:
-        """Note that freed memory has gone back to the kernel: what is resident is all in use again."""
+        """Note that freed memory has gone back to the kernel: all resident memory is in use again."""
         self._level_bytes = 0
 
     def _excess(self) -> int:
@@ -147,7 +147,7 @@ class Memory:
         return f"this hub has no memory left for more: {self.limit_bytes} bytes are its limit"
 
     def statistics(self) -> MemoryStatistics:
-        """Return how much was resident at the last look, and what is charged now."""
+        """Return how much was resident at the last look, and the charges now."""
         return MemoryStatistics(
             limit_bytes=self.limit_bytes,
             resident_bytes=self._resident_bytes,
@@ -160,7 +160,7 @@ class Memory:
 
 
 class Account:
-    """What one part of the hub holds."""
+    """The memory charged to one part of the hub."""
 
     __slots__ = ("_memory", "size_bytes")
 
@@ -177,7 +177,7 @@ class Account:
             memory.notice()
 
     def update(self, size_bytes: int) -> None:
-        """Hold as much as this, whatever was held before."""
+        """Set the charge to this size."""
         self.charge(size_bytes - self.size_bytes)
 
 

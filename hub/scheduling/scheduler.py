@@ -85,7 +85,7 @@ class Scheduler:
                 self.request()
 
     def run(self) -> None:
-        """Run what the steps of this turn are enough for."""
+        """Run work until the steps of this turn are used up."""
         try:
             while self._queues and self._steps_left > 0:
                 kind = next(iter(self._queues))

@@ -1,1 +1,1 @@
-"""What the hub reports of itself: events, losses, busy topics, the last ten minutes."""
+"""Reports of the hub: events, losses, busy topics, the last ten minutes."""

@@ -1,4 +1,4 @@
-"""The hub's own messages: topics under `$hub/` and what stands in them.
+"""The hub's own messages: topics under `$hub/` and their fields.
 
 | topic | when | fields |
 |---|---|---|
@@ -10,9 +10,9 @@
 | `$hub/mesh` | hubs or links of the mesh have come or gone | see `mesh_changed` |
 | `$hub/names/appeared`, `/gone` | a service name has got an owner, or lost it | `name`, `labels`, `owner`, `hub` |
 | `$hub/overflow` | a handler's queue lost messages, once a second at most | and `lost`, `total`, `overflow`, `queued` |
-| `$hub/unreadable` | messages had no form in what a handler reads, once a second at most | and `lost`, `total` |
-| `$hub/audit` | somebody did, or was refused, something | see `peers.server.audit` |
-| `$hub/statistics` | once a second, while somebody subscribes | see `peers.daemon` |
+| `$hub/unreadable` | a handler's encoding cannot express a message, once a second at most | and `lost`, `total` |
+| `$hub/audit` | a user changed the hub, or was refused | see `peers.server.audit` |
+| `$hub/statistics` | once a second, while it has a subscriber | see `peers.daemon` |
 
 They go to subscribers of this hub only, never over a link; `$hub/audit` to admins only.
 """
@@ -40,7 +40,7 @@ class SystemEvents:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
         self.announcing: Callable[[Event], object] = self.tell_here
-        """Takes what is announced. Where a hub is several processes, what is put here tells others, too."""
+        """Receives each event. A hub of several processes replaces it, to reach subscribers of all of them."""
 
     def announce(self, event: Event) -> None:
         """Publish a message under one of the hub's own `$hub/` topics, to subscribers of this hub only."""
@@ -173,7 +173,7 @@ def overflow(handler: Handler, lost: int) -> Event:
 
 
 def unreadable(handler: Handler, lost: int) -> Event:
-    """Return the event: so many messages had no form in what `handler` reads, or were larger than it takes."""
+    """Return the event: so many messages could not be encoded for `handler`, or were larger than it takes."""
     prefixes = list(handler.statistics().sample)
     return Event(
         RESERVED + "unreadable",

@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 
 class Sample(NamedTuple):
-    """What the hub did in one second, and its state at the end of it."""
+    """Figures of the hub in one second, and its state at the end."""
 
     in_messages: float  # A second, from clients, other hubs and Zeeks
     in_bytes: float
@@ -57,7 +57,7 @@ KEPT: Final = 256  # How many connections, or topics, have a ring: those that do
 
 PART: Final = 256  # How many are looked at in a turn: about 0.7 ms
 
-# What is counted of a connection, as `FIGURES` call it; the first three say how much it does
+# Counters of a connection, named as in `FIGURES`; the first three measure its activity
 COUNTED: Final = ("in_messages", "out_messages", "dropped_messages", "out_bytes", "queued_messages", "queued_bytes")
 
 Counters = tuple[int, int, int, int, int, int]  # The values of these
@@ -96,7 +96,7 @@ class Ring:
         if self._newest is None or number > self._newest:
             self._begin(number)
         elif number < self._newest:
-            return  # a clock that goes back: what is newer stays
+            return  # the clock went back: keep the newer point
         self._seconds += 1
         at = number % self._points
         for name, column, value in zip(self._figures, self._columns, sample, strict=True):
@@ -190,7 +190,7 @@ class Recent:
         def changes() -> Iterator[tuple[float, int, tuple[Counters, Counters]]]:
             for key, now in counted:
                 before = last.get(key, _NOTHING)
-                known[key] = before if before == now else now  # what is idle takes no further memory
+                known[key] = before if before == now else now  # idle connections share one tuple: no further memory
                 yield now[0] + now[1] + now[2] - before[0] - before[1] - before[2], key, (before, now)
 
         if now_s > last_s:
@@ -201,11 +201,11 @@ class Recent:
         self._marks.append((now_s, known))
 
     def rates(self, key: int, since_s: float, now: Counters, now_s: float) -> dict[str, float] | None:
-        """Return what a connection does a second.
+        """Return the rates of a connection, per second.
 
         Returns:
-            By the names of `COUNTED`, without what waits; `offered_messages` came for it, delivered or not. None
-            in its first second. What was delivered can be less than before, since what waits may be dropped.
+            By the names of `COUNTED`, without queues; `offered_messages` counts delivered and lost ones. None
+            in its first second. `out_messages` can fall, since queued messages may be dropped.
         """
         marked_s, known = self._marks[0] if self._marks else (since_s, {})
         before = known.get(key)

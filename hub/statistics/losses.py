@@ -1,7 +1,7 @@
-"""`Losses`: who has lost messages in the last minute, and what was lost last; `State`: the hub in one sentence.
+"""`Losses`: handlers that lost messages in the last minute, and the latest losses; `State`: the hub in one sentence.
 
 ```
-add(second, id, label, messages) ─▶ slots of 5 s: 12 of [id → messages] ─▶ `minute`: sums, and who lost most
+add(second, id, label, messages) ─▶ slots of 5 s: 12 of [id → messages] ─▶ `minute`: sums, largest first
                                 └─▶ log: the last `KEPT` losses, one for each handler and second ─▶ `last`
 ```
 
@@ -22,7 +22,7 @@ from hub.topics import printable
 
 class _Told(NamedTuple):
     dropped_messages: int = 0  # How many were lost in all, for either reason
-    unreadable_messages: int = 0  # How many of these had no form in what the far side reads
+    unreadable_messages: int = 0  # Of these, messages that the far side's encoding cannot express
 
 
 class Drops:
@@ -33,19 +33,19 @@ class Drops:
     def __init__(self) -> None:
         # Handlers that have lost something since the last report.
         self._dropping: dict[Handler, None] = {}
-        # Handler → what was reported of it; from the first report on it until it has left.
+        # Handler → counts already reported; from its first report until it has left.
         self._told: dict[Handler, _Told] = {}
 
     def note(self, handler: Handler) -> None:
         self._dropping[handler] = None
 
     def forget(self, handler: Handler) -> None:
-        """Note that a handler has left. What it has lost since the last report is still reported."""
+        """Note that a handler has left. Its losses since the last report are still reported."""
         if handler not in self._dropping:
             self._told.pop(handler, None)
 
     def report(self) -> list[Event]:
-        """Return an event for each handler whose queue was full, and one for each that could not read what came."""
+        """Return an event for each handler whose queue was full, and one for each that could not read messages."""
         dropping, self._dropping = self._dropping, {}
         events = []
         for handler in dropping:
@@ -76,9 +76,9 @@ class State(NamedTuple):
     slow: int = 0
     dropped_messages: int = 0  # In the last minute
     dropped_by: tuple[tuple[str, int], ...] = ()  # Labels and messages of those that have lost most
-    droppers: int = 0  # How many have lost messages, as far as they are told apart
+    droppers: int = 0  # How many have lost messages, as far as they are counted one by one
     slow_ids: tuple[int, ...] = ()  # At most `SLOW_TOLD`
-    troubles: tuple[str, ...] = ()  # What is wrong with the hub itself, each a clause of a sentence
+    troubles: tuple[str, ...] = ()  # Troubles of the hub itself, each a clause of a sentence
 
     def plus(self, other: State) -> State:
         by = dict(self.dropped_by)
@@ -107,7 +107,7 @@ class State(NamedTuple):
 
 
 def droppers_of(losers: Losers) -> tuple[tuple[tuple[str, int], ...], int]:
-    """Return who has lost what, by label, those with most first; and how many they are."""
+    """Return the losses by label, the largest first, and the number of losers."""
     by: dict[str, int] = {}
     for number, messages in losers.named.items():
         label = losers.labels[number]
@@ -116,7 +116,7 @@ def droppers_of(losers: Losers) -> tuple[tuple[tuple[str, int], ...], int]:
 
 
 def sentence(state: State) -> str:
-    """Return the state in words: what is wrong with the hub first, then who is slow, and what was lost."""
+    """Return the state in words: troubles of the hub first, then slow subscribers, then losses."""
     clauses = [*(_capitalised(trouble) for trouble in state.troubles), f"{_slow(state)}, {_dropped(state)}"]
     return ". ".join(clauses) + "."
 
@@ -164,14 +164,14 @@ MINUTE_S: Final = 60
 _SLOT_S: Final = 5
 _SLOTS: Final = MINUTE_S // _SLOT_S
 
-# How many handlers are told apart in a slot; a sentence names one of them, and a table those that it shows
+# How many handlers are counted one by one in a slot; a sentence names one of them, and a table those that it shows
 NAMED: Final = 256
 
 KEPT: Final = 512  # How many losses are remembered one by one
 
 
 class Loss(NamedTuple):
-    """What one handler has lost in one second."""
+    """The loss of one handler in one second."""
 
     second: int
     id: int
@@ -181,12 +181,12 @@ class Loss(NamedTuple):
 
 
 class Losers(NamedTuple):
-    """Who has lost messages within the last minute."""
+    """The losses of the last minute."""
 
     messages: int
     named: dict[int, int]  # Id of a handler, which may have left → messages
     labels: dict[int, str]
-    others: int  # Messages lost by handlers that are not told apart
+    others: int  # Messages lost by all other handlers
 
 
 class _Slot:
@@ -211,7 +211,7 @@ class Losses:
         self._log: deque[Loss] = deque(maxlen=KEPT)
 
     def add(self, loss: Loss) -> None:
-        """Take in what a handler has lost; seconds do not go back."""
+        """Add a loss; seconds do not go back."""
         number = loss.second // _SLOT_S
         if not self._slots or self._slots[-1].number < number:
             self._slots.append(_Slot(number))
@@ -226,7 +226,7 @@ class Losses:
         self._log.append(loss)
 
     def minute(self, second: int) -> Losers:
-        """Return who has lost what in the minute before a second; older slots are dropped."""
+        """Return the losses in the minute before a second; older slots are dropped."""
         oldest = second // _SLOT_S - _SLOTS + 1
         gone = False
         while self._slots and self._slots[0].number < oldest:

@@ -28,7 +28,7 @@ TOPICS = 4_096
 
 KEYS_BYTES = 4 << 20  # When the routing keys take more than this, all are dropped, and found again at 4 µs each
 
-KEPT_TOPICS = 100  # So many of the busiest keep their counters when memory is short: they show what takes it
+KEPT_TOPICS = 100  # So many of the busiest keep their counters when memory is short: they show the cause
 
 FADE_S = 10.0  # A rate is the mean since the topic was first seen, and after so many seconds one that fades
 
@@ -102,7 +102,7 @@ class TopicRates:
         source.look_at = published + int(self.every * (0.5 + self._draw()))
 
     def tick(self, now_s: float, sources: Iterable[Handler]) -> None:
-        """Make rates of what was counted; to be called about once a second.
+        """Turn counts into rates; to be called about once a second.
 
         Args:
             now_s: The time, of any monotonic clock.
@@ -239,7 +239,7 @@ def nodes_under(prefix: str, rates: Iterable[Rate]) -> list[Node]:
 
 
 def found(text: str, rates: Iterable[Rate]) -> list[Node]:
-    """Return the topics with a text in them, in whatever case, the busiest first."""
+    """Return the topics with a text in them, case-insensitively, the busiest first."""
     wanted = text.casefold()
     return _sorted(Node(one.topic, True, 1, *one[1:]) for one in rates if wanted in one.topic.casefold())
 

@@ -1,9 +1,6 @@
 """A member of a consumer group, in a process of its own, which may be killed: it notes each message, then acknowledges.
 
-    python -m tests.faults.consuming URL CONSUMER FILE
-
-Each message is a line `key number deliveries` at the end of the file, which all members share: what one write adds
-stands together, so that the file tells in which order the messages were worked on.
+python -m tests.faults.consuming URL NOTES
 """
 
 from __future__ import annotations
@@ -19,13 +16,10 @@ from peers.client import ConnectionLostError, connect
 from peers.transport.backoff import Backoff
 
 _AGAIN_S = 0.1
-
-_PREFETCH = 500
-"""Enough for a second of work, so that a kill finds much that is not acknowledged."""
+_PREFETCH = 500  # enough for a second of work, so that a kill finds much that is not acknowledged
 
 
 async def consume(url: str, name: str, path: str) -> None:
-    """Work until killed."""
     log = os.open(path, os.O_WRONLY | os.O_APPEND)
     async with (
         connect(url, backoff=Backoff(base_s=0.05, cap_s=0.5)) as client,
@@ -38,7 +32,6 @@ async def consume(url: str, name: str, path: str) -> None:
 
 
 async def consume_once_there_is_a_hub(url: str, name: str, path: str) -> None:
-    """Wait for the hub, which may have been killed just now; from then on the client itself comes back."""
     while True:
         with suppress(ConnectionLostError, ResponderGoneError):  # a worker may be there before its core is reached
             await consume(url, name, path)

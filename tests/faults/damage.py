@@ -1,15 +1,4 @@
-"""Journals and tiers that are hurt, and what must hold of what is left.
-
-```
-Sample: sealed segments, a growing one ─copy─▶ hurt ─▶ examine: by a reader, by a writer, by a reader again
-        older half on the disk, newer half perhaps not; or all of it
-TierSample: files, a manifest ─▶ hurt one of them ─▶ examine: read all of it, by offset, topic and time ─▶ mended
-```
-
-Whoever opens the copy gets the records that were published, at their offsets, up to the end of some commit; or an error
-of the storage that says so; and never anything else. Whoever reads a tier gets them, or an error that names the file
-that was hurt, and only for offsets that this file speaks of.
-"""
+"""Journals and tiers that are hurt, and what must hold of what is left: it is what was written, or an error says so."""
 
 from __future__ import annotations
 
@@ -44,50 +33,29 @@ _SIZES_BYTES = [1] * 20 + [40] * 20 + [200] * 20 + [30_000] * 3
 """Of values: a few are so large that there are several blocks of a mebibyte."""
 
 _PIECE_BYTES = 1024 * 1024
-_STEP = 100
-"""How many offsets further on a reader tries again where something is damaged."""
-
+_STEP = 100  # how many offsets further on a reader tries again where something is damaged
 _SECTOR_BYTES = 512
-_SEGMENTING = Segmenting(bytes=400_000, age_us=1 << 60)
-"""So that there are several."""
+_SEGMENTING = Segmenting(bytes=400_000, age_us=1 << 60)  # so that there are several
 
 
 class Found(Enum):
-    """What became of a hurt copy."""
-
-    ALL = "everything"
-    """All of it was read, also by a writer, who could go on."""
-    PREFIX = "a beginning"
-    """The same of a beginning, up to some commit."""
-    REPORTED = "places reported"
-    """Errors in some places, the rest was read."""
-    REFUSED = "refused"
-    """It could not be opened, by a reader or a writer."""
-
-
-@dataclass(frozen=True)
-class State:
-    """The journal after a commit."""
-
-    next: int
-    writes: tuple[Write, ...]
+    ALL = "everything"  # all of it was read, also by a writer, who could go on
+    PREFIX = "a beginning"  # the same of a beginning, up to some commit
+    REPORTED = "places reported"  # errors in some places, the rest was read
+    REFUSED = "refused"  # it could not be opened, by a reader or a writer
 
 
 @dataclass
 class Sample:
-    """A journal that was killed in the middle of its work."""
-
     folder: Path
-    records: list[Record] = field(default_factory=list)
-    """By their offsets."""
-    states: dict[int, State] = field(default_factory=dict)
-    """After each commit, by the offset that comes next."""
+    records: list[Record] = field(default_factory=list)  # by their offsets
+    # What writers had committed after each commit, by the offset that comes next.
+    states: dict[int, tuple[Write, ...]] = field(default_factory=lambda: {0: ()})
 
     @classmethod
     def made(cls, folder: Path, random: Random, *, commits: int, segmenting: Segmenting = _SEGMENTING) -> Sample:
         folder.mkdir()
         sample = cls(folder)
-        sample._note(0, ())
         work = folder / "work"
         with closing(_opened(work, segmenting)) as store:
             sample._fill(store, random, commits // 2)
@@ -126,14 +94,10 @@ class Sample:
             writes.pop(write.query, None)
             writes[write.query] = write
             store.commit([write], now_us=_AT_US)
-            self._note(store.next, tuple(writes.values()))
-
-    def _note(self, following: int, writes: tuple[Write, ...]) -> None:
-        self.states[following] = State(following, writes)
+            self.states[store.next] = tuple(writes.values())
 
 
 def _part(records: list[Record], offset: int, random: Random, sizes_bytes: list[int]) -> tuple[int, bytes]:
-    """Make a record, and note it."""
     topic = f"/t/{random.randrange(_TOPICS)}/x"
     batch = Batch.of(topic, [[offset, random.randbytes(random.choice(sizes_bytes))]])
     (frame,) = batch.parts()
@@ -146,22 +110,16 @@ def _opened(path: Path, segmenting: Segmenting = _SEGMENTING) -> Store:
     return Store(str(path), full_sync=False, retention=_ALL, segmenting=segmenting)
 
 
-# Hurting.
-
-
 def cut_end(path: Path, missing_bytes: int) -> None:
-    """Cut the end off the newest segment."""
     newest = max(path.iterdir())
     os.truncate(newest, newest.stat().st_size - missing_bytes)
 
 
 def flip_anywhere(path: Path, random: Random) -> str:
-    """Flip a bit; return where."""
     return _flip_somewhere(random.choice(sorted(path.iterdir())), random)
 
 
 def flip_headers(path: Path, random: Random) -> str:
-    """The same in what the format says of itself: the header, the head of an entry, the end."""
     file = random.choice(sorted(path.iterdir()))
     data = file.read_bytes()
     starts = [place for place in range(0, len(data), 8) if data[place : place + 4] == b"HJE1"]
@@ -174,7 +132,6 @@ def flip_headers(path: Path, random: Random) -> str:
 
 
 def zero_sector(path: Path, random: Random) -> str:
-    """Lose what stood in a sector."""
     return _zero(random.choice(sorted(path.iterdir())), random)
 
 
@@ -201,21 +158,19 @@ def _flip(file: Path, position: int, random: Random) -> str:
     return f"{file.name}: bit {bit} of byte {position}"
 
 
-# Looking.
-
-
 def examine(path: Path, sample: Sample, *, is_torn: bool = False, writes: bool = True) -> Found:
-    """Read a hurt copy, open it for writing, write to it, and read it again."""
     try:
         seen, whole = _read(path, sample.records, sample.states)
         with closing(_opened(path)) as store:
             assert store.first == 0
             following = store.next
             assert following == seen or (following < seen and not whole), "cut off behind what was on the disk"
-            assert sorted(store.writes) == sorted(sample.states[following].writes)
+            assert sorted(store.writes) == sorted(sample.states[following])
             records = sample.records[:following]
             if writes:
-                _append(store, records)
+                numbers, same = range(following, following + 300), Random(0)  # noqa: S311 -- always the same
+                store.add([_part(records, offset, same, [1000]) for offset in numbers])
+                store.commit(now_us=_AT_US)
         if writes:
             whole = _read(path, records, None)[1] and whole
     except StorageError:
@@ -228,15 +183,7 @@ def examine(path: Path, sample: Sample, *, is_torn: bool = False, writes: bool =
     return Found.ALL if following == len(sample.records) else Found.PREFIX
 
 
-def _append(store: Store, records: list[Record]) -> None:
-    """Write a little more, and note it."""
-    random = Random(0)  # noqa: S311 -- always the same
-    store.add([_part(records, offset, random, [1000]) for offset in range(store.next, store.next + 300)])
-    store.commit(now_us=_AT_US)
-
-
-def _read(path: Path, records: Sequence[Record], states: dict[int, State] | None) -> tuple[int, bool]:
-    """Read everything that can be read, in several ways."""
+def _read(path: Path, records: Sequence[Record], states: dict[int, tuple[Write, ...]] | None) -> tuple[int, bool]:
     with closing(View(str(path))) as view:
         extent = view.extent
         assert extent.first == 0
@@ -247,7 +194,7 @@ def _read(path: Path, records: Sequence[Record], states: dict[int, State] | None
         sound = [_read_range(view, records, extent.next, prefix) for prefix in ("", "/t/2/")]
         sound += [_read_time(view, records, offset, extent.next) for offset in range(0, extent.next + 1, 500)]
         if states is not None:
-            sound.append(_agrees(lambda: sorted(view.writes), sorted(states[extent.next].writes)))
+            sound.append(_agrees(lambda: sorted(view.writes), sorted(states[extent.next])))
     return extent.next, all(sound)
 
 
@@ -281,8 +228,6 @@ def _agrees(ask: Callable[[], object], expected: object) -> bool:
     return True
 
 
-# Tiers.
-
 _DATA, _MANIFEST = "*/data/*.parquet", "*/manifest.json"
 _RECORDS = 600
 _TIERED_SIZES_BYTES = [1] * 20 + [40] * 20 + [300] * 5 + [3_000]
@@ -290,15 +235,9 @@ _TIERED_PIECE_BYTES = 10_000
 _TOLD = (GoneError, JournalCorruptError, JournalUnavailableError)
 
 
-class Outcome(Enum):
-    ALL = "everything was read"
-    REPORTED = "told, the rest was read"
-
-
 class Way(NamedTuple):
     name: str
-    pattern: str
-    """Which files may be."""
+    pattern: str  # which files may be
     hurt: Callable[[Path, Random], object]
 
 
@@ -335,7 +274,6 @@ WAYS = (
 
 @contextmanager
 def _small_files() -> Iterator[None]:
-    """Make files of about a hundred records, stripes of 32, groups of 8, for as long as the block lasts."""
     before = parquet.FILE_BYTES, parquet.STRIPE_RECORDS, parquet.GROUP_RECORDS
     parquet.FILE_BYTES, parquet.STRIPE_RECORDS, parquet.GROUP_RECORDS = 12_000, 32, 8
     try:
@@ -345,14 +283,11 @@ def _small_files() -> Iterator[None]:
 
 
 class TierSample:
-    """A journal of which nothing but the newest segment is here, and its tier."""
-
     def __init__(self, folder: Path, random: Random) -> None:
         self.path = folder / "journal"
         self.tier = folder / "tier"
         self.tier.mkdir()
-        self.records: list[Record] = []
-        """By their offsets."""
+        self.records: list[Record] = []  # by their offsets
         with closing(
             Store(str(self.path), full_sync=False, retention=_ALL, segmenting=Segmenting(1, 1 << 60))
         ) as store:
@@ -379,15 +314,10 @@ class TierSample:
         finally:
             file.write_bytes(before)
 
-    def examine(self, hurt: Path) -> Outcome:
-        """Read everything."""
+    def is_whole(self, hurt: Path) -> bool:
         bad = range(*(range_of(hurt.stem) or (0, self._sealed)))  # of the manifest, all
-        is_whole = True
-        for prefix in ("", "/t/2/"):
-            is_whole &= self._read(prefix, hurt, bad)
-        for offset in range(0, len(self.records), 50):
-            is_whole &= self._read_time(offset, hurt, bad)
-        return Outcome.ALL if is_whole else Outcome.REPORTED
+        found = [self._read(prefix, hurt, bad) for prefix in ("", "/t/2/")]
+        return all(found + [self._read_time(offset, hurt, bad) for offset in range(0, len(self.records), 50)])
 
     def _read(self, prefix: str, hurt: Path, bad: range) -> bool:
         is_whole = True
@@ -400,7 +330,8 @@ class TierSample:
                     is_whole = False
                     _check_told(error, hurt)
                     assert position in bad
-                    position = bad.stop if _is_version(error) else self._behind(history, position, error)
+                    is_version = isinstance(error, JournalUnavailableError) and "this version reads" in str(error)
+                    position = bad.stop if is_version else self._behind(history, position, error)
                     assert position <= bad.stop
                     continue
                 read = [record for block in found.blocks for record in Block.parse(block).records()]
@@ -428,11 +359,6 @@ class TierSample:
                 return False
         assert found == offset or (offset in bad and found == bad.stop and not hurt.exists())
         return found == offset
-
-
-def _is_version(error: StorageError | GoneError) -> bool:
-    """Return whether the manifest seems to be of another version, for a bit in the number of its version."""
-    return isinstance(error, JournalUnavailableError) and "this version reads" in str(error)
 
 
 def _check_told(error: StorageError | GoneError, hurt: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hub.errors import CloseCode, RejectedError
-from peers.client import MessageStream, QueueWish
+from peers.client import QueueWish
 from peers.client.client import Client
 from tests.faults.kills import DEADLINE_S, NOWHERE, Ledger, RunningHub, frames_of, running_hub, topic_of, value_of
 
@@ -28,19 +28,14 @@ class NotPermittedError(Exception):
 
 
 class FillableDisk:
-    """A tmpfs, which something else fills, and is removed."""
-
-    reason = "the disk is full"
-    """What the hub says when there is no room."""
+    reason = "the disk is full"  # what the hub says when there is no room
 
     def __init__(self, mount: Path, holder: int) -> None:
         user = () if os.geteuid() == 0 else ("--user", "--preserve-credentials")
         self.wrap = ("nsenter", f"--target={holder}", *user, "--mount", "--")
         """A command that starts the hub where it sees the disk."""
-        self.journal = f"{mount}/journal"
-        """Path of the journal, as the hub sees it."""
-        self.outside = Path(f"/proc/{holder}/root{mount}")
-        """The disk, as this process sees it."""
+        self.journal = f"{mount}/journal"  # path of the journal, as the hub sees it
+        self.outside = Path(f"/proc/{holder}/root{mount}")  # the disk, as this process sees it
 
     def take_room(self) -> None:
         with suppress(OSError), (self.outside / "filler").open("wb", buffering=0) as filler:
@@ -55,8 +50,6 @@ class FillableDisk:
 
 
 class LimitedFiles:
-    """The hub may write files of a few mebibytes only, an error without any privileges: the journal takes the room."""
-
     reason = "File too large"
     wrap = ("prlimit", f"--fsize={_FILE_BYTES}:", "--")
 
@@ -73,13 +66,11 @@ class LimitedFiles:
         return Path(shutil.copytree(self.journal, folder / "fetched"))
 
 
-ScarceDisk = FillableDisk | LimitedFiles
-"""Where a journal is kept."""
+ScarceDisk = FillableDisk | LimitedFiles  # where a journal is kept
 
 
 @asynccontextmanager
 async def small_disk(mount: Path, size: str = _SMALL) -> AsyncIterator[FillableDisk]:
-    """Mount a small disk, of a size as `mount` has it, on a folder, for those alone who enter its namespace."""
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     script = f'mount -t tmpfs -o size={size} topichub "$1" && echo ready && exec cat'
     command = ("unshare", *user, "--mount", "sh", "-c", script, "sh", str(mount))
@@ -104,30 +95,21 @@ _ROOMY = QueueWish(1_000_000, 256 * 1024 * 1024)
 _NAME = "some"
 _QUERY = "query"
 _ROUND_MESSAGES = 500
-_EACH_CONFIRMED = 5
-"""One of so many messages is published with confirmation."""
-
+_EACH_CONFIRMED = 5  # one of so many messages is published with confirmation
 _BATCH_MESSAGES = 1_000
 
 
 class Shortage(NamedTuple):
-    """What one has cost."""
-
     recorded: int
-    lost: int
-    """Messages that are not recorded."""
-    back_s: float
-    """From when there was room until the hub was ready."""
+    lost: int  # messages that are not recorded
+    back_s: float  # from when there was room until the hub was ready
 
 
 class Traffic:
-    """A publisher whose messages are confirmed now and then, and a subscriber who must get all of them."""
-
     def __init__(self, client: Client, ledger: Ledger) -> None:
         self._client = client
         self._ledger = ledger
-        self.refusals: list[RejectedError] = []
-        """Of the last round."""
+        self.refusals: list[RejectedError] = []  # of the last round
 
     async def round(self) -> None:
         ledger, client = self._ledger, self._client
@@ -163,116 +145,73 @@ class Traffic:
         self._ledger.confirmed[_QUERY, 0] = committed.first
 
 
-async def _received(stream: MessageStream, name: str, numbers: range) -> None:
-    """See that a subscriber gets exactly these, next and in order."""
-    async with asyncio.timeout(DEADLINE_S):
-        for number in numbers:
-            message = await anext(stream)
-            assert (message.topic, message.value) == (topic_of(name, number), value_of(name, number))
-
-
-async def _announced(stream: MessageStream, state: str) -> Any:
-    """Return what the hub says of its journal next."""
-    async with asyncio.timeout(DEADLINE_S):
-        message = await anext(stream)
-    assert message.value["state"] == state
-    return message.value
-
-
 async def wait_ready(hub: RunningHub) -> None:
-    """Wait until the hub says that it is."""
     async with asyncio.timeout(DEADLINE_S):
         while (await hub.get("/readyz"))[0] != HTTPStatus.OK:
             pass
 
 
-class _Scene:
-    """A hub on a scarce disk, with who publishes, who subscribes and who keeps the books."""
-
-    def __init__(self, disk: ScarceDisk) -> None:
-        self.disk = disk
-        self.ledger = Ledger(may_lose=True)
-        self.hub: RunningHub
-        self.traffic: Traffic
-        self._reader: Client
-        self._live: MessageStream
-        self._news: MessageStream
-
-    async def open(self, stack: AsyncExitStack) -> None:
-        enter = stack.enter_async_context
-        self.hub = await enter(running_hub(self.disk.journal, "--journal-compression", "none", wrap=self.disk.wrap))
-        self.traffic = Traffic(await enter(self.hub.connect()), self.ledger)
-        self._reader = await enter(self.hub.connect(_ROOMY))
-        self._live = await enter(self._reader.subscribe("/load/", buffer_bytes=_ROOMY.bytes))
-        self._news = await enter(self._reader.subscribe("$hub/journal"))
-
-    async def fill(self) -> None:
-        await self.traffic.round()
-        assert not self.traffic.refusals
-        assert (await self.hub.get("/readyz"))[0] == HTTPStatus.OK
-        self.disk.take_room()
-        async with asyncio.timeout(DEADLINE_S):
-            while not self.traffic.refusals:
-                await self.traffic.round()
-
-    async def check_refusals(self) -> None:
-        reason = self.disk.reason
-        await self.traffic.round()
-        assert len(self.traffic.refusals) == _ROUND_MESSAGES // _EACH_CONFIRMED
-        for refusal in self.traffic.refusals:
-            assert refusal.code == CloseCode.JOURNAL_FAILED
-            assert reason in refusal.text
-        status, text = await self.hub.get("/readyz")
-        assert status == HTTPStatus.SERVICE_UNAVAILABLE
-        assert reason in text
-        assert reason in (await _announced(self._news, "failed"))["reason"]
-        refusal = await self.traffic.commit_in_vain()
-        assert reason in refusal.text
-
-    async def check_service(self) -> None:
-        sent = self.ledger.sent[_NAME]
-        await _received(self._live, _NAME, range(sent))
-        head = (await self._reader.journal()).head
-        assert await self.hub.counter("hub_journal_lost_total") == sent - head
-        assert len([record async for record in self._reader.read()]) == head
-
-    async def make_room(self) -> float:
-        self.disk.free_room(self.hub.process.pid)
-        began_s = time.perf_counter()
-        await wait_ready(self.hub)
-        return time.perf_counter() - began_s
-
-    async def check_recovery(self) -> int:
-        sent = self.ledger.sent[_NAME]
-        lost = await self.hub.counter("hub_journal_lost_total")
-        recovered = await _announced(self._news, "recovered")
-        assert (recovered["lost"], recovered["offset"]) == (lost, sent - lost)
-        await self.traffic.round()
-        assert not self.traffic.refusals
-        await self.traffic.commit()
-        await _received(self._live, _NAME, range(sent, sent + _ROUND_MESSAGES))
-        await _received(self._live, _QUERY, range(_BATCH_MESSAGES))
-        assert await self.hub.counter("hub_journal_lost_total") == lost
-        return lost
-
-    def check_file(self, path: Path, lost: int) -> None:
-        ledger = self.ledger
-        ledger.read(path)
-        ledger.check_confirmed()
-        assert ledger.offsets[_NAME].count(NOWHERE) == lost
-        assert ledger.position == ledger.sent[_NAME] - lost + _BATCH_MESSAGES
-
-
-async def go_through(disk: ScarceDisk, folder: Path) -> Shortage:
-    """Play all of it."""
-    scene = _Scene(disk)
+async def go_through(disk: ScarceDisk, folder: Path) -> Shortage:  # noqa: PLR0915 -- it is one story
+    ledger = Ledger(may_lose=True)
     async with AsyncExitStack() as stack:
-        await scene.open(stack)
-        await scene.fill()
-        await scene.check_refusals()
-        await scene.check_service()
-        back_s = await scene.make_room()
-        lost = await scene.check_recovery()
-        await scene.hub.stop()
-        scene.check_file(disk.fetch(folder), lost)
-    return Shortage(scene.ledger.position, lost, back_s)
+        enter = stack.enter_async_context
+        hub = await enter(running_hub(disk.journal, "--journal-compression", "none", wrap=disk.wrap))
+        traffic = Traffic(await enter(hub.connect()), ledger)
+        reader = await enter(hub.connect(_ROOMY))
+        live = await enter(reader.subscribe("/load/", buffer_bytes=_ROOMY.bytes))
+        news = await enter(reader.subscribe("$hub/journal"))
+
+        async def received(name: str, numbers: range) -> None:
+            async with asyncio.timeout(DEADLINE_S):
+                for number in numbers:
+                    message = await anext(live)
+                    assert (message.topic, message.value) == (topic_of(name, number), value_of(name, number))
+
+        async def announced(state: str) -> Any:
+            async with asyncio.timeout(DEADLINE_S):
+                message = await anext(news)
+            assert message.value["state"] == state
+            return message.value
+
+        await traffic.round()
+        assert not traffic.refusals
+        assert (await hub.get("/readyz"))[0] == HTTPStatus.OK
+        disk.take_room()
+        async with asyncio.timeout(DEADLINE_S):
+            while not traffic.refusals:
+                await traffic.round()
+        # Each confirmation is refused, with the reason, which is told everywhere.
+        await traffic.round()
+        assert len(traffic.refusals) == _ROUND_MESSAGES // _EACH_CONFIRMED
+        assert {refusal.code for refusal in traffic.refusals} == {CloseCode.JOURNAL_FAILED}
+        status, text = await hub.get("/readyz")
+        assert status == HTTPStatus.SERVICE_UNAVAILABLE
+        told = [refusal.text for refusal in traffic.refusals]
+        told += [text, (await announced("failed"))["reason"], (await traffic.commit_in_vain()).text]
+        assert all(disk.reason in each for each in told)
+        # Messages go on; what is missing in the journal is counted.
+        sent = ledger.sent[_NAME]
+        await received(_NAME, range(sent))
+        head = (await reader.journal()).head
+        assert await hub.counter("hub_journal_lost_total") == sent - head
+        assert len([record async for record in reader.read()]) == head
+        disk.free_room(hub.process.pid)
+        began_s = time.perf_counter()
+        await wait_ready(hub)
+        back_s = time.perf_counter() - began_s
+        # All is as before.
+        lost = await hub.counter("hub_journal_lost_total")
+        recovered = await announced("recovered")
+        assert (recovered["lost"], recovered["offset"]) == (lost, sent - lost)
+        await traffic.round()
+        assert not traffic.refusals
+        await traffic.commit()
+        await received(_NAME, range(sent, sent + _ROUND_MESSAGES))
+        await received(_QUERY, range(_BATCH_MESSAGES))
+        assert await hub.counter("hub_journal_lost_total") == lost
+        await hub.stop()
+    ledger.read(disk.fetch(folder))
+    ledger.check_confirmed()
+    assert ledger.offsets[_NAME].count(NOWHERE) == lost
+    assert ledger.position == ledger.sent[_NAME] - lost + _BATCH_MESSAGES
+    return Shortage(ledger.position, lost, back_s)

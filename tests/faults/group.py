@@ -1,13 +1,4 @@
-"""A group that consumes what a journal holds, while its members, the hub, and its workers are killed.
-
-```
-fill ─▶ journal ─▶ hub, again and again ─▶ members, again and again ─▶ one file ─▶ what was worked on, in which order
-                    ▲ SIGKILL               ▲ SIGKILL
-```
-
-The moments of the kills are numbers of messages that were worked on, not times. With workers, members are connected
-with these, whichever the kernel gives them, and the journal is the core's.
-"""
+"""A group that consumes what a journal holds, while its members, the hub, and its workers are killed."""
 
 from __future__ import annotations
 
@@ -29,39 +20,24 @@ from tests.suite.imports import python_path
 from tests.workers.conftest import workers_of
 
 NAME = "group"
-
 MEMBERS = 4
-
-KEYS = 64
-"""How many topics there are."""
-
-DONE_S = 600.0
-"""When it stops waiting for the last message."""
-
-_STAGED = 2_000
-"""So many messages are published together."""
+KEYS = 64  # how many topics there are
+DONE_S = 600.0  # when it stops waiting for the last message
+_STAGED = 2_000  # so many messages are published together
 _LOOK_S = 0.02
 
 
 class Outcome(NamedTuple):
-    """What has become of it."""
-
-    worked: int
-    """Messages that were worked on, those that came again included."""
-    again: int
-    """How many of these were worked on before."""
-    redelivered: int
-    """How many the members were told of that they are delivered again."""
-    counted: int
-    """How many the last hub has counted of these."""
+    worked: int  # messages that were worked on, those that came again included
+    again: int  # how many of these were worked on before
+    redelivered: int  # how many the members were told of that they are delivered again
+    counted: int  # how many the last hub has counted of these
     clients_killed: int
     hubs_killed: int
     workers_killed: int
 
 
 class Group:
-    """A journal, a hub on it, and a consumer with four members."""
-
     def __init__(self, folder: Path, messages: int, random: Random, workers: int = 0) -> None:
         self._messages = messages
         self._random = random
@@ -72,15 +48,12 @@ class Group:
         self._members_url = f"tcp://127.0.0.1:{free_ports(1)[0]}" if workers else self._url
         self._log = folder / "log"
         self._log.touch()
-        # How much of that was counted, and how many lines that is.
-        self._counted_bytes = self._lines = 0
+        self._counted_bytes = self._lines = 0  # how much of that was counted, and how many lines that is
         self._members: list[asyncio.subprocess.Process] = []
         self._hub: HubProcess
-        # What the hub said last of how many were delivered again, since its start.
-        self._counted = 0
+        self._counted = 0  # what the hub said last of how many were delivered again, since its start
 
     async def run(self, client_kills: int, hub_kills: int, worker_kills: int = 0) -> Outcome:
-        """Fill the journal, and have it consumed meanwhile; return what was worked on."""
         await self._start_hub()
         try:
             await self._fill()

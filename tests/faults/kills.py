@@ -1,11 +1,4 @@
-"""Lives of hubs on one journal: load, SIGKILL at a moment that a seed decides, a look at what is left.
-
-```
-start ─▶ goes on where the file ends ─▶ load ─▶ SIGKILL ─▶ read what is left: by the file, or by the next hub
-  ▲                                                              │
-  └──────────────────────────────────────────────────────────────┘
-```
-"""
+"""Lives of hubs on one journal: load, SIGKILL at a moment that a seed decides, a look at what is left."""
 
 from __future__ import annotations
 
@@ -33,15 +26,11 @@ from peers.journal.store import Retention, Store
 from peers.journal.view import View
 from tests.daemon.hub_process import HubProcess
 
-DEADLINE_S = 90.0
-"""When a test stops waiting for what it expects."""
-
+DEADLINE_S = 90.0  # when a test stops waiting for what it expects
 _LISTEN = ("--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0", "--log-format", "json")
 
 
 class RunningHub:
-    """A hub that listens."""
-
     def __init__(self, process: HubProcess, up_s: float) -> None:
         self.process = process
         self.up_s = up_s
@@ -80,7 +69,6 @@ def _get(url: str) -> tuple[int, str]:
 
 @asynccontextmanager
 async def running_hub(path: Path | str, *flags: str, wrap: Sequence[str] = ()) -> AsyncIterator[RunningHub]:
-    """Start a hub on a journal; it is killed at the end, if it still runs."""
     began_s = time.perf_counter()
     process = await HubProcess.start([*_LISTEN, "--journal", str(path), *flags], {}, before=wrap)
     try:
@@ -90,27 +78,21 @@ async def running_hub(path: Path | str, *flags: str, wrap: Sequence[str] = ()) -
         await process.kill()
 
 
-_RUN_MESSAGES = 50
-"""So many in a row have one topic, so that some leave as batches."""
+_RUN_MESSAGES = 50  # so many in a row have one topic, so that some leave as batches
 
 
 def topic_of(name: str, number: int) -> str:
-    """Return the topic of a message."""
     return f"/load/{name}/{number // _RUN_MESSAGES % 3}"
 
 
 def value_of(name: str, number: int) -> list[Any]:
-    """Return its value: up to 300 bytes."""
     return [name, number, bytes([number % 251]) * (number * 37 % 300)]
 
 
-NOWHERE = -1
-"""In place of an offset, where a message is not recorded."""
+NOWHERE = -1  # in place of an offset, where a message is not recorded
 
 
 class Ledger:
-    """What is known of a journal under load."""
-
     def __init__(self, *, may_lose: bool = False) -> None:
         self._may_lose = may_lose
         self.sent: defaultdict[str, int] = defaultdict(int)
@@ -118,13 +100,10 @@ class Ledger:
         self.confirmed: dict[tuple[str, int], int] = {}
         """Publisher and number: the offset that the hub has told. Since the last `check_confirmed`."""
         self.confirmed_total = 0
-        self.offsets: defaultdict[str, list[int]] = defaultdict(list)
-        """Where the messages of each publisher were found."""
-        self.position = 0
-        """Everything before this offset was looked at."""
+        self.offsets: defaultdict[str, list[int]] = defaultdict(list)  # where the messages of each publisher were found
+        self.position = 0  # everything before this offset was looked at
 
     def read(self, path: Path) -> None:
-        """Look at the records of a file that were not looked at yet."""
         with closing(View(str(path))) as view:
             extent = view.extent
             assert extent.first == 0
@@ -150,7 +129,6 @@ class Ledger:
             self.position += 1
 
     def check_confirmed(self) -> None:
-        """Compare what was confirmed with what was found."""
         for (name, number), offset in self.confirmed.items():
             found = self.offsets.get(name, [])
             assert number < len(found), f"number {number} of {name} was confirmed at {offset} and is gone"
@@ -167,18 +145,13 @@ def _blocks(view: View, start: int) -> Iterator[Block]:
         yield view.block(row)
 
 
-BATCH_MESSAGES = 12_000
-"""Of one batch of a writer: 2 MB, so that it is routed in several turns of the hub's loop."""
-
+BATCH_MESSAGES = 12_000  # of one batch of a writer: 2 MB, so that it is routed in several turns of the hub's loop
 _PARTS = 3
 _FRAME_MESSAGES = 50
-_PLAIN_MESSAGES = 100
-"""Published between two looks at whether the hub takes them."""
+_PLAIN_MESSAGES = 100  # published between two looks at whether the hub takes them
 
 
 class Moment:
-    """Comes when so many messages were sent, as soon as it also suits."""
-
     def __init__(self, messages: int, suits: Callable[[], bool], act: Callable[[], None]) -> None:
         self._left = messages
         self._suits = suits
@@ -209,14 +182,12 @@ class Moment:
 
 @asynccontextmanager
 async def until_lost(hub: RunningHub) -> AsyncIterator[Client]:
-    """A client that works until the hub is killed; what the client is told of that is no error."""
     async with hub.connect() as client:
         with suppress(PeerError, ClosedError):
             yield client
 
 
 async def publish_confirmed(hub: RunningHub, ledger: Ledger, name: str, moment: Moment, *, together: int) -> None:
-    """Publish and wait for the offsets, so many messages at a time."""
     async with until_lost(hub) as client:
         for start in count(0, together):
             numbers = range(start, start + together)
@@ -232,7 +203,6 @@ async def publish_confirmed(hub: RunningHub, ledger: Ledger, name: str, moment: 
 
 
 async def publish_plain(hub: RunningHub, ledger: Ledger, name: str, moment: Moment) -> None:
-    """Publish as fast as the hub takes it."""
     async with until_lost(hub) as client:
         for start in count(0, _PLAIN_MESSAGES):
             for number in range(start, start + _PLAIN_MESSAGES):
@@ -244,7 +214,6 @@ async def publish_plain(hub: RunningHub, ledger: Ledger, name: str, moment: Mome
 
 
 async def read_history(hub: RunningHub, start: int) -> None:
-    """Read what there is, again and again, so that a reader process is at work when the hub is killed."""
     async with until_lost(hub) as client:
         while True:
             async for block in client.read(start=start).blocks(verify=True):
@@ -253,23 +222,17 @@ async def read_history(hub: RunningHub, start: int) -> None:
 
 
 class BatchWriter:
-    """A writer of batches that outlives hubs: what is in doubt it does again, under the same number."""
-
     def __init__(self, ledger: Ledger, query: str, messages: int = BATCH_MESSAGES) -> None:
         self._messages = messages
         self._ledger = ledger
         self.query = query
-        self.next_batch = 0
-        """What comes before it was told to be committed."""
-        self.is_committing = False
-        """Whether a COMMIT is on its way."""
-        self.in_doubt = False
-        """Whether the batch may have been committed without our hearing of it."""
+        self.next_batch = 0  # what comes before it was told to be committed
+        self.is_committing = False  # whether a COMMIT is on its way
+        self.in_doubt = False  # whether the batch may have been committed without our hearing of it
         self.again_total = 0
 
     @property
     def recorded(self) -> int:
-        """How many batches the ledger has found in the journal; each is whole."""
         batches, rest = divmod(self._ledger.recorded(self.query), self._messages)
         assert not rest, f"{rest} messages of batch {batches} of {self.query} are recorded without the others"
         assert self.next_batch <= batches <= self.next_batch + 1
@@ -311,7 +274,6 @@ class BatchWriter:
 
 
 def frames_of(name: str, numbers: range) -> bytes:
-    """Return messages as frames, as STAGE takes them."""
     starts = range(numbers.start, numbers.stop, _FRAME_MESSAGES)
     return b"".join(_frame(name, range(start, min(start + _FRAME_MESSAGES, numbers.stop))) for start in starts)
 
@@ -324,22 +286,14 @@ _ALL = Retention(bytes=1 << 50, age_us=1 << 60)
 
 
 class Life(NamedTuple):
-    """How one life began, and what it left."""
-
-    up_s: float
-    """From the start of the process until the hub listens."""
-    growing_bytes: int
-    """Of the newest segment that the one before it has left: it is read when the journal is opened."""
-    records: int
-    """In the journal when it was killed."""
-    confirmed: int
-    """In this life."""
-    opened_s: float
-    """For the first who opened the file after the kill; 0 if that was the next hub itself."""
+    up_s: float  # from the start of the process until the hub listens
+    growing_bytes: int  # of the newest segment that the one before it has left: it is read when the journal is opened
+    records: int  # in the journal when it was killed
+    confirmed: int  # in this life
+    opened_s: float  # for the first who opened the file after the kill; 0 if that was the next hub itself
 
 
 async def read_on(hub: RunningHub, ledger: Ledger, name: str) -> None:
-    """Read over the wire what was not read yet; then publish a message under a name: it stands behind all of it."""
     async with hub.connect() as client:
         head = (await client.journal()).head
         async for block in client.read(start=ledger.position).blocks(verify=True):
@@ -352,8 +306,6 @@ async def read_on(hub: RunningHub, ledger: Ledger, name: str) -> None:
 
 
 class Lives:
-    """One journal and the hubs that are killed on it."""
-
     def __init__(
         self, path: Path, sync: str, random: Random, *, most_messages: int = 60_000, writes: bool = False
     ) -> None:
@@ -367,7 +319,6 @@ class Lives:
         self._lives = 0
 
     async def live(self) -> Life:
-        """Start a hub, load it, kill it, and look at what is left."""
         ledger = self.ledger
         growing_bytes = max(self._path.iterdir()).stat().st_size if self._path.exists() else 0
         async with running_hub(self._path, "--journal-sync", self._sync) as hub:
@@ -433,7 +384,6 @@ class Lives:
         assert self.writer.recorded >= self.writer.next_batch
 
     def end(self) -> None:
-        """Look at everything once more, from the beginning, with the eyes of one who was not there."""
         self._look()
         again = Ledger()
         again.sent = self.ledger.sent

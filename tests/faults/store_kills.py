@@ -1,13 +1,7 @@
-"""Lives of a hub that has a store in a file: load from many writers, SIGKILL, the next life; at the end, what is there.
+"""Lives of a hub that has a store in a file, beside one that lives on: load from many writers, SIGKILL, the next life.
 
-```
-writers ─▶ the hub that has the store, killed again and again ─▶ a watch and a replica
-   │                      ▲ a link                              (clients of the same hub)
-   └──▶ another hub, which lives on ─────────────────────────▶ a watch and a replica (clients of that one)
-```
-
-The moments of the kills are numbers of confirmed commands, which a seed decides; some come while the hub starts, and
-some while it ends in order. Everything that docs/stores.md says under "What is promised" of killed hubs is asserted.
+Everything that docs/stores.md says under "What is promised" of killed hubs is asserted, of watches and replicas at
+both.
 """
 
 from __future__ import annotations
@@ -15,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from hub.errors import HubError
 from peers.client import Client, connect
@@ -30,22 +24,7 @@ _EXPIRES_S = 0.2
 _ENTRIES_AT_ONCE = 200
 
 
-class Writer(Protocol):
-    """One of them."""
-
-    async def step(self, store: Store) -> int:
-        """Have something carried out; return how many commands were confirmed."""
-
-    async def settle(self, store: Store) -> None:
-        pass
-
-    async def check(self, store: Store) -> None:
-        """Look at all that it has written, once there is quiet."""
-
-
 class Versions:
-    """All versions that were confirmed: each stands for one change, so that none comes twice."""
-
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
@@ -59,8 +38,6 @@ class Versions:
 
 
 class Conditional:
-    """Puts 1, 2, 3 ... as the value of its key, each on condition of the version before, and asks again blindly."""
-
     def __init__(self, key: str, versions: Versions) -> None:
         self._key = key
         self._versions = versions
@@ -92,8 +69,6 @@ class Conditional:
 
 
 class Owner:
-    """Changes its own key without a condition, a number or a text: then it is as before, or as it is to be."""
-
     def __init__(self, key: str, random: Random) -> None:
         self._key = key
         self._random = random
@@ -132,8 +107,6 @@ class Owner:
 
 
 class Shared:
-    """Adds 1 to a number to which others add as well, without looking whether that was done when nobody says so."""
-
     key = "shared"
 
     def __init__(self, answers: set[int], asked: list[None]) -> None:
@@ -156,35 +129,7 @@ class Shared:
         assert len(self._answers) <= found <= len(self._asked)
 
 
-class Unique:
-    """Puts one key after the other, each if it is not there; asks again blindly."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._number = 0
-
-    async def step(self, store: Store) -> int:
-        assert await store.put_unique(self._key, self._number), f"{self._key} is there already"
-        self._number += 1
-        return 1
-
-    async def settle(self, store: Store) -> None:
-        await store.put_unique(self._key, self._number)
-        assert await store.get(self._key) == self._number
-        self._number += 1
-
-    @property
-    def _key(self) -> str:
-        return f"{self._prefix}{self._number}"
-
-    async def check(self, store: Store) -> None:
-        found = {entry.key: entry.value async for entry in store.entries(self._prefix)}
-        assert found == {f"{self._prefix}{number}": number for number in range(self._number)}
-
-
 class Many:
-    """Puts the same keys again and again, in one frame, with the number of the round."""
-
     def __init__(self, prefix: str, versions: Versions) -> None:
         self._keys = [f"{prefix}{number}" for number in range(_ENTRIES_AT_ONCE)]
         self._prefix = prefix
@@ -199,20 +144,15 @@ class Many:
         return len(self._keys)
 
     async def settle(self, store: Store) -> None:
-        await self._look(store)
+        await self.check(store)
 
     async def check(self, store: Store) -> None:
-        await self._look(store)
-
-    async def _look(self, store: Store) -> None:
         found = {entry.key: entry.value async for entry in store.entries(self._prefix)}
         rounds = {found.get(key, 0) for key in self._keys}
         assert rounds <= set(range(self._confirmed, self._asked + 1)), f"{rounds}, {self._confirmed} confirmed"
 
 
 class Expiring:
-    """Puts entries that live for a moment, and one that lives for an hour each time."""
-
     def __init__(self, prefix: str, versions: Versions) -> None:
         self._prefix = prefix
         self._versions = versions
@@ -240,35 +180,25 @@ class Expiring:
         assert not await store.keys(f"{self._prefix}short/"), "entries outlive their time"
 
 
-DONE_S = 120.0
-"""When it stops waiting for what it expects."""
+Writer = Conditional | Owner | Shared | Many | Expiring
 
+DONE_S = 120.0  # when it stops waiting for what it expects
 _NAME = "soaked"
 _AGAIN_S = 0.02
-_START_S = 1.0
-"""Within which time a hub is killed that has not come up yet."""
-_END_S = 0.1
-"""The same of one that was told to end."""
+_START_S = 1.0  # within which time a hub is killed that has not come up yet
+_END_S = 0.1  # the same of one that was told to end
 
 
 class Outcome(NamedTuple):
-    """What has become of it."""
-
     kills: int
-    confirmed: int
-    """Commands that were confirmed."""
-    unsure: int
-    """Commands of which nobody has said what became of them, so that their writers had to find it out."""
-    changes_told: int
-    """To all watches."""
-    entries: int
-    """In the end."""
-    ups_s: list[float]
-    """How long each hub took from the start of its process until it listened."""
+    confirmed: int  # commands that were confirmed
+    unsure: int  # commands of which nobody has said what became of them, so that their writers had to find it out
+    changes_told: int  # to all watches
+    entries: int  # in the end
+    ups_s: list[float]  # how long each hub took from the start of its process until it listened
 
 
 def follow(state: dict[Any, Any], change: StoreChange) -> None:
-    """Apply a change to a state, which must be the one that it was made in."""
     if change.kind is StoreChangeKind.CLEAR:
         state.clear()
         return
@@ -282,7 +212,6 @@ def follow(state: dict[Any, Any], change: StoreChange) -> None:
 
 @asynccontextmanager
 async def _within(what: str) -> AsyncIterator[None]:
-    """Wait for something no longer than that is reasonable, and say what it was."""
     try:
         async with asyncio.timeout(DONE_S):
             yield
@@ -291,8 +220,6 @@ async def _within(what: str) -> AsyncIterator[None]:
 
 
 class _Copies:
-    """A watch and a replica of one client."""
-
     def __init__(self, watch: StoreWatch, replica: StoreReplica) -> None:
         self.watch = watch
         self.replica = replica
@@ -307,8 +234,6 @@ class _Copies:
 
 
 class StoreKills:
-    """One store, and the hubs that are killed with it."""
-
     def __init__(self, folder: Path, random: Random, most_confirmed: int = 3_000) -> None:
         self._most_confirmed = most_confirmed
         self._random = random
@@ -330,14 +255,12 @@ class StoreKills:
                 Conditional(f"conditional/{place}", versions),
                 Owner(f"own/{place}", self._random),
                 Shared(answers, asked),
-                Unique(f"unique/{place}/"),
                 Many(f"many/{place}/", versions),
                 Expiring(f"expiring/{place}/", versions),
             ]
         return writers
 
     async def run(self, kills: int) -> Outcome:
-        """Kill so many."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._end_hub)
             await self._start()
@@ -374,20 +297,18 @@ class StoreKills:
                 each.cancel()
             await asyncio.gather(killing, *working, *following, return_exceptions=True)
 
-    # The hub.
-
     @staticmethod
     def _flags(url: str) -> list[str]:
         return ["--listen", url, "--log-level", "error"]  # nobody reads the log
+
+    async def _end_hub(self) -> None:
+        await self._hub.kill()
 
     async def _start(self) -> None:
         began_s = time.monotonic()
         self._hub = await HubProcess.start([*self._flags(self._url), "--store", f"{_NAME}={self._file}"], {})
         await self._hub.wait_up()
         self._ups_s.append(time.monotonic() - began_s)
-
-    async def _end_hub(self) -> None:
-        await self._hub.kill()
 
     async def _kill(self, kills: int) -> None:
         for self._kills in range(1, kills + 1):
@@ -405,8 +326,6 @@ class StoreKills:
                 await asyncio.sleep(self._random.random() * _START_S)
                 await self._hub.kill()
             await self._start()
-
-    # Writers.
 
     async def _write(self, writer: Writer, client: Client) -> None:
         store = client.store(_NAME)
@@ -433,8 +352,6 @@ class StoreKills:
             except HubError:
                 await asyncio.sleep(_AGAIN_S)
             await asyncio.sleep(0.001)
-
-    # Copies.
 
     async def _copies(self, stack: AsyncExitStack, url: str) -> _Copies:
         client = await stack.enter_async_context(connect(url))
@@ -470,12 +387,5 @@ class StoreKills:
         entries = {entry.key: entry.value async for entry in store.entries()}
         assert len(entries) == state.entries
         for each in copies:
-            assert not list(_differences(each.state, entries))
-            assert not list(_differences(dict(each.replica.items()), entries))
-
-
-def _differences(found: dict[Any, Any], expected: dict[Any, Any]) -> Iterator[tuple[Any, Any, Any]]:
-    """What is not equal: the key, what was found, what was expected."""
-    for key in found.keys() | expected.keys():
-        if found.get(key) != expected.get(key):
-            yield key, found.get(key), expected.get(key)
+            assert each.state == entries
+            assert dict(each.replica.items()) == entries

@@ -33,7 +33,6 @@ _PATIENT = ("--limits-ping-after-s", "3600")
 
 
 async def _stalled(hub: HubProcess) -> list[RawClient]:
-    """Clients that have subscribed, and read no more."""
     clients = []
     for _ in range(_STALLED):
         client = await RawClient.connect(hub.endpoints[0], receive_bytes=4096)
@@ -46,7 +45,6 @@ async def _stalled(hub: HubProcess) -> list[RawClient]:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGTERM", "drain"])
 async def test_many_that_do_not_read(tmp_path: Path, how: str) -> None:
-    """The end comes though none of them reads, without a word in the log; a quiet pair gets all that was published."""
     flags = [*_LIMITS, *_PATIENT, "--log-format", "json", "--log-level", "warning"]
     process = await HubProcess.start(["--listen", "tcp://127.0.0.1:0", "--listen", f"unix://{tmp_path}/s", *flags], {})
     try:
@@ -82,8 +80,6 @@ async def test_many_that_do_not_read(tmp_path: Path, how: str) -> None:
         await process.kill()
 
 
-# A policy that is swapped.
-
 _PREFIXES = 100
 _AFTERWARDS = 20
 _CLIENTS = 200
@@ -105,7 +101,6 @@ async def _client(hub: HubProcess, *prefixes: str) -> RawClient:
 
 
 async def _publish(publisher: RawClient, stop: asyncio.Event) -> int:
-    """Publish numbers to the crowd and to the quiet reader, until told to stop; return how many."""
     number = 0
     while not stop.is_set():
         for topic in (_ALL, _QUIET):
@@ -117,10 +112,7 @@ async def _publish(publisher: RawClient, stop: asyncio.Event) -> int:
 
 @pytest.mark.slow
 async def test_nothing_is_delivered_behind_the_swap(tmp_path: Path) -> None:
-    """Of what was published since the hub has said that it is done; each client is told what was taken away, once.
-
-    A quiet reader, whose prefix is granted before and after, gets every number in order.
-    """
+    """Of what was published since the hub has said that it is done; each client is told what was taken away, once."""
     policy = _policy(tmp_path / "policy.toml", "/quiet", "/crowd")
     flags = ["--access-policy", str(policy), "--anonymous", "some", "--log-format", "json"]
     wide = ["--limits-connections-per-address", "5000", "--quotas-prefixes", "1000000"]
@@ -166,7 +158,6 @@ async def test_nothing_is_delivered_behind_the_swap(tmp_path: Path) -> None:
 
 
 async def test_the_hub_of_a_client_is_gone() -> None:
-    """The client says CLOSE to nobody, and is closed."""
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
@@ -181,14 +172,12 @@ async def test_the_hub_of_a_client_is_gone() -> None:
 
 
 async def tcp_client(endpoint: Endpoint) -> Callable[[], None]:
-    """Greet a hub; return what closes the socket."""
     client = await RawClient.connect(endpoint)
     await client.greet()
     return client.close
 
 
 async def websocket_client(endpoint: Endpoint) -> Callable[[], None]:
-    """The same over a WebSocket."""
     client = await RawWebSocket.connect(endpoint)
     await client.shake_hands()
     await client.say("hello")
@@ -198,7 +187,6 @@ async def websocket_client(endpoint: Endpoint) -> Callable[[], None]:
 
 @pytest.mark.parametrize(("url", "make"), [("tcp://127.0.0.1:0", tcp_client), ("ws://127.0.0.1:0", websocket_client)])
 async def test_a_client_of_a_hub_is_gone(url: str, make: Callable[[Endpoint], Awaitable[Callable[[], None]]]) -> None:
-    """The hub that stops lets go of it, and gets on to those behind it."""
     hub = Hub(Settings())
     await hub.listen(Endpoint.parse(url))
     close = await make(hub.endpoint)

@@ -29,21 +29,17 @@ from tests.faults.kills import DEADLINE_S, Ledger, running_hub, topic_of, value_
 
 pytestmark = pytest.mark.slow
 
-MASTER = "s/<$>/data/master"
-"""The topic of the master of a store, as Broker has it."""
-
+MASTER = "s/<$>/data/master"  # the topic of the master of a store, as Broker has it
 VALUE = "x" * 60_000
 
 
 @pytest.fixture
 async def mounts() -> AsyncIterator[AsyncExitStack]:
-    """What is mounted, until the test is over."""
     async with AsyncExitStack() as stack:
         yield stack
 
 
 async def mounted(folder: Path, mounts: AsyncExitStack) -> FillableDisk:
-    """A small disk, where mounting is permitted."""
     mount = folder / "disk"
     mount.mkdir()
     try:
@@ -56,13 +52,11 @@ async def mounted(folder: Path, mounts: AsyncExitStack) -> FillableDisk:
 async def test_full_and_room_again(
     kind: type[FillableDisk | LimitedFiles], tmp_path: Path, mounts: AsyncExitStack
 ) -> None:
-    """Confirmations become errors that say why, and nothing else changes for anybody; it is over by itself."""
     disk = LimitedFiles(tmp_path) if issubclass(kind, LimitedFiles) else await mounted(tmp_path, mounts)
     assert (await go_through(disk, tmp_path)).lost
 
 
 async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> None:
-    """The next hub starts on it, refuses what it cannot record, and recovers; what was confirmed is there."""
     disk = await mounted(tmp_path, mounts)
     ledger = Ledger(may_lose=True)
     async with (
@@ -161,7 +155,6 @@ async def test_a_hub_that_starts_again_without_room(tmp_path: Path, mounts: Asyn
 
 
 async def write_until_refused(store: Store) -> tuple[dict[int, int], str]:
-    """Put entries until one is not kept; return the versions of those that were, and what was said."""
     versions: dict[int, int] = {}
     while True:
         key = len(versions)
@@ -174,7 +167,6 @@ async def write_until_refused(store: Store) -> tuple[dict[int, int], str]:
 
 
 async def test_a_store(tmp_path: Path) -> None:
-    """What was confirmed is there after a kill, and so is what was refused: it was kept later, as was said."""
     disk = LimitedFiles(tmp_path)
     flags = ("--store", f"s={disk.journal}.db")
     async with (

@@ -1,7 +1,4 @@
-"""Hubs, workers, members and copying processes that are killed: nothing confirmed is lost, nothing is done twice.
-
-`make soak` does more of it.
-"""
+"""Hubs, workers, members and copying processes that are killed: nothing confirmed is lost, nothing is done twice."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ _MESSAGES = 4_000
 
 
 async def test_killed_under_load(tmp_path: Path) -> None:
-    """Confirmed messages stand at their offsets; of each publisher a beginning is there, once."""
     lives = Lives(tmp_path / "journal", "full", Random(4), most_messages=10_000)  # noqa: S311 -- to be repeated
     life = await lives.live()
     assert life.confirmed
@@ -40,27 +36,23 @@ async def test_killed_while_a_batch_is_committed(tmp_path: Path) -> None:
 
 
 async def test_members_and_workers_are_killed(tmp_path: Path) -> None:
-    """Members share a consumer by workers, each of which may die, and their core, too: each key keeps its order."""
     outcome = await Group(tmp_path, _MESSAGES, Random(11), workers=2).run(1, 1, 2)  # noqa: S311
     assert outcome.worked >= _MESSAGES
 
 
 async def test_members_are_killed(tmp_path: Path) -> None:
-    """The same, and the hub counts what it delivers again: all that members have seen of that, and what others had."""
     outcome = await Group(tmp_path, _MESSAGES, Random(7)).run(2, 0)  # noqa: S311
     assert outcome.worked >= _MESSAGES
     assert outcome.again <= outcome.redelivered <= outcome.counted
 
 
 async def test_a_hub_that_has_a_store(tmp_path: Path) -> None:
-    """Neither writers at the hub that has it lose anything, nor those at another one; copies equal it in the end."""
     outcome = await StoreKills(tmp_path, Random(3), most_confirmed=1_000).run(2)  # noqa: S311
     assert outcome.kills == 2
     assert min(outcome.confirmed, outcome.entries, outcome.changes_told) > 0
 
 
 async def test_killed_while_it_copies(tmp_path: Path) -> None:
-    """Each record is read back once, from the tier and from here; what is confirmed is there; tools find it once."""
     random = Random(1)  # noqa: S311
     async with tier_of("folder", tmp_path, random) as tier:
         lives = TieredLives(tmp_path, tier, random, most_messages=5_000)

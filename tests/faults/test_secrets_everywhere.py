@@ -88,7 +88,6 @@ async def _show(tcp: Endpoint, ws: Endpoint, secret: str, other: str) -> list[st
 
 
 def _metrics(ws: Endpoint, secret: str) -> str:
-    """What the hub counts, as somebody who may read it sees it."""
     asked = urllib.request.Request(f"http://{ws.host}:{ws.port}/metrics", headers={"Authorization": f"Bearer {secret}"})
     try:
         with urllib.request.urlopen(asked, timeout=DEADLINE_S) as response:  # noqa: S310 -- as above
@@ -106,7 +105,6 @@ async def _listen(admin: Client, said: list[str]) -> None:
 
 @pytest.mark.slow
 async def test_nothing_tells_a_secret(tmp_path: Path) -> None:
-    """Log (debug), `$hub/` with its audit, /metrics, who, users, the command line, clients' objects and errors."""
     known, _ = TokenFile(str(tmp_path / "tokens")).add("alice", datetime.now(UTC), roles=("admin",))
     now = time.time()
     secrets = {

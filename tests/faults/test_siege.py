@@ -29,20 +29,14 @@ from tests.hubs.raw_websocket import upgrade
 
 _SHARING = Hello(protocol=1, role="client", name="siege", shared=1).encode()
 _SEGMENT_BYTES = 1 << 20
-_PATIENCE_S = 0.05
-"""How long a besieger reads, and waits for a hub that does not."""
-
+_PATIENCE_S = 0.05  # how long a besieger reads, and waits for a hub that does not
 _PIECES = (1, 7, 100, 5_000)
 
 
 class Besieger(NamedTuple):
-    """One way to attack."""
-
-    target: str
-    """The fuzz target whose inputs are sent."""
+    target: str  # the fuzz target whose inputs are sent
     scheme: Scheme
-    dress: Callable[[bytes], bytes]
-    """Makes what is sent of an input."""
+    dress: Callable[[bytes], bytes]  # makes what is sent of an input
     brings_descriptors: bool = False
 
     def attack(self, where: Endpoint, inputs: int) -> None:
@@ -140,7 +134,6 @@ _ALL = (
 
 
 def besiegers(endpoints: list[Endpoint], inputs: int) -> list[threading.Thread]:
-    """Start all of them; each is a thread that ends behind so many inputs."""
     threads = []
     for besieger in _ALL:
         (where,) = [endpoint for endpoint in endpoints if endpoint.scheme is besieger.scheme]
@@ -156,7 +149,6 @@ _LISTEN = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0", "zeek+tcp://127.0.0.1:0")
 
 
 async def test_a_quiet_pair_beside_mutated_input(tmp_path: Path) -> None:
-    """Every message of the pair arrives, in order; no connection is ended by a bug; descriptors and handlers go."""
     listen = [word for url in (*_LISTEN, f"unix://{tmp_path}/hub.sock") for word in ("--listen", url)]
     limits = (
         "--limits-frame-bytes",

@@ -1,13 +1,4 @@
-"""Tiers that can be spoiled, each in its own ways, and healed again.
-
-```
-FolderTier    a folder: moved away; files may not become longer in the process that copies
-DiskTier      a folder on a small disk of its own, which something else fills
-BucketTier    hub ─▶ proxy ─▶ server of S3: refuses, answers 503, late, or never; cuts connections in the midst
-```
-
-Each also has its copying process killed. What the test itself reads does not go through what was spoiled.
-"""
+"""Tiers that can be spoiled, each in its own ways, and healed again."""
 
 from __future__ import annotations
 
@@ -21,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +23,7 @@ from hub.journal.block import Block
 from peers.journal.history import History
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.files import TierFiles, data_name
-from peers.journal.tier.place import Place, place_at
+from peers.journal.tier.place import place_at
 from peers.journal.view import View
 from tests.faults.full_disks import FillableDisk, small_disk
 from tests.faults.kills import (
@@ -48,41 +39,16 @@ from tests.faults.kills import (
 )
 from tests.journal.tier.made import files_of
 
-_FULL_BYTES = 16 * 1024
-"""Longest file in a folder that is full: manifests are shorter, files of records are not."""
-
-_DISK = "128m"
-"""How large a small disk is: more than what is copied there in a soak."""
-
-_LATE_S = 0.3
-"""How late each piece of an answer comes where the server is slow, seconds."""
-
-_CUT_BYTES = 200_000
-"""After fewer bytes than this a connection is cut where they are cut."""
-
+_FULL_BYTES = 16 * 1024  # longest file in a folder that is full: manifests are shorter, files of records are not
+_DISK = "128m"  # how large a small disk is: more than what is copied there in a soak
+_LATE_S = 0.3  # how late each piece of an answer comes where the server is slow, seconds
+_CUT_BYTES = 200_000  # after fewer bytes than this a connection is cut where they are cut
 _PIECE_BYTES = 64 * 1024
 
 _UNAVAILABLE = (
     b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nConnection: close\r\nContent-Length: 77\r\n\r\n"
     b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>x</Message></Error>"
 )
-
-
-class SpoiledTier(Protocol):
-    troubles: tuple[str, ...]
-    """What `spoil` can do."""
-    address: str
-    """As the hub is told it."""
-    wrap: tuple[str, ...]
-    """A command that starts the hub where it sees the tier."""
-    place: Place
-    """As the test sees it, whatever was spoiled."""
-
-    def spoil(self, trouble: str, pid: int) -> None:
-        pass
-
-    def heal(self) -> None:
-        pass
 
 
 class FolderTier:
@@ -111,8 +77,6 @@ class FolderTier:
 
 
 class DiskTier:
-    """A folder on a disk of its own."""
-
     troubles = ("no room",)
 
     def __init__(self, disk: FillableDisk, mount: Path) -> None:
@@ -124,7 +88,7 @@ class DiskTier:
         outside.mkdir()
         self.place = place_at(str(outside))
 
-    def spoil(self, trouble: str, pid: int) -> None:  # noqa: ARG002 -- as `SpoiledTier`
+    def spoil(self, trouble: str, pid: int) -> None:  # noqa: ARG002 -- as the others
         self._disk.take_room()
         self._is_full = True
 
@@ -135,15 +99,12 @@ class DiskTier:
 
 
 class Proxy:
-    """Stands between hub and server, byte for byte, unless it is told otherwise."""
-
     def __init__(self, port: int, random: Random) -> None:
         self._server_port = port
         self._random = random
         self._mode = ""
         self._open: set[asyncio.StreamWriter] = set()
-        self.refused = 0
-        """How many connections were refused, answered 503, not answered, or cut."""
+        self.refused = 0  # how many connections were refused, answered 503, not answered, or cut
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[int]:
@@ -204,7 +165,6 @@ class Proxy:
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: list[int], late_s: float) -> None:
-    """Hand on what comes, until one side has ended, or no bytes are left that both directions may take."""
     with contextlib.suppress(OSError):
         while left[0] > 0 and (piece := await reader.read(min(_PIECE_BYTES, left[0]))):
             left[0] -= len(piece)
@@ -215,8 +175,6 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left
 
 
 class BucketTier:
-    """A bucket behind a proxy."""
-
     troubles = ("killed", "away", "failing", "silent", "slow", "cut")
     wrap: tuple[str, ...] = ()
 
@@ -239,9 +197,11 @@ def _address(name: str, region: str, port: int) -> str:
     return f"s3://{name}/some/prefix?endpoint=http://127.0.0.1:{port}&region={region}"
 
 
+SpoiledTier = FolderTier | DiskTier | BucketTier
+
+
 @asynccontextmanager
 async def tier_of(kind: str, folder: Path, random: Random) -> AsyncIterator[SpoiledTier]:
-    """Make a tier for as long as the block lasts."""
     if kind == "folder":
         yield FolderTier(folder)
     elif kind == "disk":
@@ -267,21 +227,16 @@ STAGES = ("written", "named", "deleted")
 """When it goes wrong: once this life has written a file, named one in the manifest, deleted here what was copied."""
 
 _KEEP = "2MiB"
-
 _COPIES = b"peers.journal.tier.copier"
-
 _LOOK_S = 0.02
 _PAUSE_S = 0.3
 
 
 class TieredLife(NamedTuple):
     trouble: str
-    stage: str
-    """When that came."""
-    records: int
-    """Of all lives, as far as they were read."""
-    first_here: int
-    """The oldest offset that is not in the tier alone."""
+    stage: str  # when that came
+    records: int  # of all lives, as far as they were read
+    first_here: int  # the oldest offset that is not in the tier alone
 
 
 class _Moments(Moment):
@@ -301,8 +256,6 @@ class _Moments(Moment):
 
 
 class TieredLives:
-    """One journal, its tier, and the hubs that are killed on it."""
-
     def __init__(self, folder: Path, tier: SpoiledTier, random: Random, most_messages: int = 30_000) -> None:
         self._most_messages = most_messages
         self._looked_s = 0.0
@@ -314,7 +267,6 @@ class TieredLives:
         self._lives = 0
 
     async def live(self, trouble: str, stage: str) -> TieredLife:
-        """Start a hub, load it, let something go wrong with the copying, kill the hub."""
         flags = ("--journal-tier", self.tier.address, "--journal-keep-bytes", _KEEP, "--journal-compression", "none")
         async with running_hub(self.path, *flags, wrap=self.tier.wrap) as hub:
             await read_on(hub, self.ledger, f"{self._lives}.first")
@@ -378,7 +330,6 @@ class TieredLives:
         return max((f"{one.next:020}" for one in held if one.next is not None), default="")
 
     async def end(self) -> None:
-        """Copy the rest, and read everything, here and there, with the eyes of one who was not there."""
         await self._copy_rest()
         self._read(self.ledger)
         self.ledger.check_confirmed()

@@ -20,11 +20,8 @@ from peers.journal.folder import segment_path
 from peers.journal.store import Retention, Segmenting, Store
 from peers.journal.view import View
 
-ALL = Retention(bytes=1 << 50, age_us=1 << 60)
-"""Everything is kept."""
-
-AT_US = 1_700_000_000_000_000
-"""A time, µs since 1970."""
+ALL = Retention(bytes=1 << 50, age_us=1 << 60)  # everything is kept
+AT_US = 1_700_000_000_000_000  # a time, µs since 1970
 
 
 def frames(topic: str, *values: Any) -> bytes:
@@ -51,7 +48,6 @@ def opened(
     segment_bytes: int = 1 << 30,
     compresses: bool = False,
 ) -> Store:
-    """A store; blocks stand in it as they are, where nothing else is said, so that tests find their places."""
     segmenting = Segmenting(segment_bytes, 1 << 60)
     store = Store(str(path), full_sync=full_sync, retention=retention, segmenting=segmenting, compresses=compresses)
     _opened.append(store)
@@ -96,7 +92,6 @@ def block_rows(path: Path) -> list[tuple[int, int]]:
 
 
 def crashed(path: Path, to: Path) -> Path:
-    """What stands on the disk now, as a process would find it after this one was killed."""
     shutil.copytree(path, to)
     return to
 
@@ -144,14 +139,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, *, records: int = 16, size: in
 
 @contextmanager
 def failing(monkeypatch: pytest.MonkeyPatch, call: str, *, at: int = 1, error: OSError | None = None) -> Iterator[None]:
-    """Have a call of the operating system fail while the block lasts.
-
-    Args:
-        monkeypatch: Puts it back.
-        call: Its name in `os`.
-        at: Which of the calls fails, counted from 1.
-        error: What it raises; the disk is full if nothing is said.
-    """
+    """Have a call of `os` fail while the block lasts: the one with the number `at`."""
     true = getattr(os, call)
     left = at
 

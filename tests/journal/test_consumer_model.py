@@ -40,7 +40,6 @@ def _take(consumer: Consumer, member: Member, now_s: float = 0.0, most_bytes: in
 
 
 def test_a_restart_goes_on_where_it_was() -> None:
-    """What was acknowledged is not delivered again; what has failed is told as such; what was deleted is missed."""
     consumer = _consumer(4, progress=Progress(1, (2,), {3: 1}), deliveries=2)
     member = _member(consumer)
     assert [(item.record.offset, item.deliveries) for item in consumer.take(member, 0.0, _MUCH)] == [(1, 1), (3, 2)]
@@ -56,7 +55,6 @@ def test_a_restart_goes_on_where_it_was() -> None:
 
 
 def test_what_comes_too_late() -> None:
-    """Somebody else has it by then, or nobody."""
     consumer = _consumer(3, redeliver_s=10.0)
     first, second = _member(consumer, most_messages=2), _member(consumer)
     assert _take(consumer, first) == [0, 1]
@@ -69,7 +67,6 @@ def test_what_comes_too_late() -> None:
 
 
 def test_what_is_not_acknowledged_may_come_again_later() -> None:
-    """A message that a member cannot do now has failed, and its key waits, whatever is added; others go on."""
     consumer = _consumer(redeliver_s=10.0)
     for offset, topic in enumerate(["/a", "/a", "/b", "/a"]):
         consumer.offer(_record(offset, topic))
@@ -92,7 +89,6 @@ def test_what_is_not_acknowledged_may_come_again_later() -> None:
 
 
 def test_work_that_takes_longer() -> None:
-    """A message that is worked on, and what its member has behind it, is due later; what is of other keys is not."""
     consumer = _consumer(redeliver_s=10.0)
     for offset, topic in enumerate(["/a", "/a", "/b"]):
         consumer.offer(_record(offset, topic))
@@ -197,8 +193,6 @@ class _Naive:
 
 
 class ConsumerMachine(RuleBasedStateMachine):
-    """Members come and go, take, acknowledge, give back and forget; what was given up is buried at some time."""
-
     @initialize(key=st.sampled_from(["topic", "all", "none"]), deliveries=st.integers(0, 3))
     def begin(self, key: Any, deliveries: int) -> None:
         self.consumer = Consumer(Terms(("/",), key=key, redeliver_s=10.0, deliveries=deliveries), Progress(0), _LIMITS)
@@ -225,7 +219,6 @@ class ConsumerMachine(RuleBasedStateMachine):
         self.taken.update(taken)
 
     def some(self, number: int, choice: int) -> list[int]:
-        """Return some of what a member has out; if it has nothing, it is given something, as far as others leave it."""
         if not self.naive.out(number):
             self.offer(["a", "b", "a"], 0)
             self.take(number)
@@ -319,8 +312,6 @@ TestModel = ConsumerMachine.TestCase
 TestModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
 
-# Which messages keep their order.
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
@@ -386,7 +377,6 @@ def test_odd_names_topics_and_spellings() -> None:
 
 @given(JSON, NAMES, st.binary(max_size=40))
 def test_any_value(value: Any, name: str, body: bytes) -> None:
-    """Whatever a body holds, and if it is nothing at all, it has a key, and always the same."""
     key_of = order_of(f"field:{name}")
     for one in (record({"other": value, name: value}), record(value), Record(0, 0, "/t", Encoding.MSGPACK, body)):
         assert key_of(one) == key_of(one)

@@ -45,7 +45,6 @@ def opened(path: Path, journal_id: bytes = ID) -> Positions:
 
 
 async def test_what_was_put_last_is_kept(tmp_path: Path) -> None:
-    """What is described when it is saved is written, what is forgotten is gone; without any there is no file."""
     path = tmp_path / "c.db"
     empty = opened(path)
     await empty.stop()
@@ -113,7 +112,6 @@ async def test_a_disk_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_files_that_are_none(tmp_path: Path) -> None:
-    """Damage, another database, a later version and a folder are told, each in one line that names the file."""
     damaged = tmp_path / "damaged.db"
     damaged.write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
     other = tmp_path / "other.db"
@@ -126,9 +124,6 @@ async def test_files_that_are_none(tmp_path: Path) -> None:
     folder.mkdir()
     with pytest.raises(JournalUnavailableError, match=folder.name):
         opened(folder)
-
-
-# Reading: one piece at a time, asked for when it is wanted.
 
 
 class Source:
@@ -163,7 +158,6 @@ def piece(first: int, *values: int, following: int, head: int) -> bytes:
 
 @pytest.mark.parametrize("by", ["frame", "refusal"])
 async def test_a_piece_is_taken_record_by_record(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
-    """What was deleted is told; errors are told, and it is tried again; it pauses where nothing of it is wanted."""
     monkeypatch.setattr(served_module, "_PAUSE_S", 0.001)
     monkeypatch.setattr(served_module, "_AGAIN_S", 0.001)
     source = Source()
@@ -193,8 +187,6 @@ async def test_a_piece_is_taken_record_by_record(monkeypatch: pytest.MonkeyPatch
     await asyncio.sleep(0)
     assert (source.cancelled, source.news) == (1, 5)
 
-
-# What other hubs ask, and whose clients are gone.
 
 HERE, THERE = b"h" * 16, b"t" * 16
 

@@ -99,7 +99,6 @@ async def bench(path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_takes_what_is_wanted_in_order_and_waits_for_more(bench: Bench) -> None:
-    """A new consumer begins where it is told, or with what comes; nothing within the time is an empty answer."""
     bench.publish(1, 2)
     bench.publish(3, topic="/other")
     asker = Asker(bench)
@@ -243,7 +242,6 @@ async def test_what_fails_too_often_becomes_a_dead_letter(bench: Bench) -> None:
 
 
 async def test_an_answer_that_is_lost_comes_again(bench: Bench) -> None:
-    """Where the last answer did not come, what stands behind it does not come first; nothing has failed by that."""
     bench.publish(1, 2, 3)
     asker = Asker(bench)
     member = await asker.join(messages=2, terms={"deliveries": 1})
@@ -313,7 +311,6 @@ async def test_refused(bench: Bench, value: Any, text: str) -> None:
 
 
 async def test_a_slow_member_bounds_what_is_read(path: Path) -> None:
-    """No more is held for a consumer than its limits, however much is recorded; then it goes on."""
     bench = Bench(path, consumer_messages=10)
     asker = Asker(bench)
     member = await asker.join(messages=1_000)
@@ -343,10 +340,7 @@ async def test_another_journal_makes_all_begin_anew(path: Path) -> None:
 
 _POLICY = read_policy(
     {
-        "roles": {
-            "reader": {"journal": ["/app"], "publish": ["/dead"]},
-            "stranger": {"subscribe": ["/app"]},
-        },
+        "roles": {"reader": {"journal": ["/app"], "publish": ["/dead"]}, "stranger": {"subscribe": ["/app"]}},
         "users": {"alice": ["reader"], "bob": ["reader"], "eve": ["stranger"]},
     },
     "policy.toml",
@@ -354,7 +348,6 @@ _POLICY = read_policy(
 
 
 async def test_who_may_read_the_journal_may_consume_it(bench: Bench) -> None:
-    """Consuming asks for `journal`, and for `publish` of dead letters; each user has consumers of his own."""
     services = bench.turn.core.requests.hub_services
     judged = [services.judges_itself(b"$hub/" + name) for name in (b"consumers/join", b"consumers", b"who")]
     assert judged == [True, False, False]
@@ -376,7 +369,6 @@ async def test_who_may_read_the_journal_may_consume_it(bench: Bench) -> None:
 
 
 async def test_limits(path: Path) -> None:
-    """Of all, and of one user; queries count, too, until they are removed, which ends waiting for what is there."""
     bench = Bench(path, consumers=3, user_consumers=2)
     bench.turn.core.authority.adopt(_POLICY)
     alice, bob = (Asker(bench, _POLICY.rights(name)) for name in ("alice", "bob"))
@@ -405,7 +397,6 @@ async def test_limits(path: Path) -> None:
 
 
 async def test_who_may_read_no_more_is_no_member_any_more(bench: Bench) -> None:
-    """Rights that are taken away end a membership, also while it waits; what it had is for others."""
     bench.turn.core.authority.adopt(_POLICY)
     alice = Asker(bench, _POLICY.rights("alice"))
     member = await alice.join("c", "/app/")
@@ -416,9 +407,6 @@ async def test_who_may_read_no_more_is_no_member_any_more(bench: Bench) -> None:
     status, text = await waiting
     assert (status, "not granted any more" in text) == (Status.NOT_ALLOWED, True)
     await eventually(lambda: bench.journal.consumers.statistics().each[0].members == 0)
-
-
-# Consumers that read by themselves and say how far they are.
 
 
 async def filled(path: Path, records: int = 3, **settings: Any) -> Bench:
@@ -433,7 +421,6 @@ async def commit(asker: Asker, position: int, name: str = "q", *prefixes: str) -
 
 
 async def test_a_query_has_a_lag_and_no_members(path: Path) -> None:
-    """The first word of it makes it, each further one moves it; also back, where it began anew; it is there again."""
     bench = await filled(path)
     asker = Asker(bench)
     for position, lag in ((1, 2), (3, 0), (3, 0), (0, 3), (2, 1)):
@@ -502,7 +489,6 @@ async def test_who_may_not_read_may_not_say_so(path: Path) -> None:
 
 
 async def test_one_that_is_not_heard_of_is_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others, with when they were heard of, are there again after a restart; a position may go back."""
     now_s = [1_000.0]
     monkeypatch.setattr(service_module, "time", SimpleNamespace(time=lambda: now_s[0]))
     bench = await filled(path)

@@ -73,7 +73,6 @@ TIER = (ROOT / "docs" / "tier.md").read_text()
 
 
 def copied(folder: Path, *topics: str) -> tuple[Path, str]:
-    """A tier to which two records of each topic were copied, and the journal's name there."""
     path, tier = folder / "journal", folder / "tier"
     tier.mkdir()
     store = opened(path, segment_bytes=1)

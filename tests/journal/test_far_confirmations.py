@@ -62,7 +62,6 @@ def bench() -> Bench:
 
 
 def test_a_question_tells_what_is_to_be_recognised(bench: Bench) -> None:
-    """Its mark, which the batch bears, too; how many messages it has, and which way they take."""
     batches = [bench.ask(1, 2), bench.ask(3, topic="/b")]
     requests = bench.asked()
     assert [(one.target, one.timeout_ms) for one in requests] == [(target_at(THERE, RECORDED), ANSWER_MS)] * 2
@@ -153,7 +152,6 @@ async def test_who_asks_for_too_many_is_not_read(bench: Bench, monkeypatch: pyte
 
 
 def test_a_part_of_a_batch_has_its_mark() -> None:
-    """So that a hub that gets fewer messages than were marked sees that some are missing; its hub's origin stays."""
     plain, here = Batch.of("/a", (1, 2, 3)), Origin(HERE, 3)
     batch = Marked(plain.frames, plain.messages, 7)
     assert batch.origin is None
@@ -163,9 +161,6 @@ def test_a_part_of_a_batch_has_its_mark() -> None:
     assert (head.messages, tail.messages) == (1, 2)
     assert head.origin == tail.origin == batch.origin == Origin(HERE, 3, 7)
     assert here.mark == 0
-
-
-# What a hub that records answers.
 
 
 class _Journal:
@@ -221,7 +216,6 @@ def recording() -> Recording:
 
 
 def test_an_offset_is_told_once_it_is_on_the_disk(recording: Recording) -> None:
-    """Or that it failed; messages may come before their question; hubs do not mix."""
     recording.ask(1, 3)
     recording.ask(1, hub=b"o" * 16)
     assert recording.told() == []
@@ -244,7 +238,6 @@ def test_an_offset_is_told_once_it_is_on_the_disk(recording: Recording) -> None:
 
 
 def test_what_is_lost_on_the_way(recording: Recording) -> None:
-    """It is known as soon as something later of the same hub has come, as order is kept, or where a part has come."""
     for mark in (1, 2, 3):
         recording.ask(mark)
     recording.come(3)(5)

@@ -1,7 +1,4 @@
-"""The journals of other hubs: what is asked, what is made of each answer, and what other hubs are told of this one's.
-
-The other hubs are links of a core whose far sides are the test.
-"""
+"""The journals of other hubs: questions, answers, and what other hubs are told of this one's."""
 
 from __future__ import annotations
 
@@ -100,11 +97,7 @@ def records(request: int = 9, journal: bytes = b"") -> bytes:
     return encode_frame(Kind.RECORDS, b"".join(records_parts(Records(request, 1, 2, 0, 5, [b"block"], journal))))
 
 
-# For clients of this hub.
-
-
 def test_a_piece_is_one_request(bench: Bench) -> None:
-    """Of bounded size, without the name of the hub; it has its time beside what it waits for."""
     bench.fetch(start=4, prefixes=("/a",), bytes=1 << 30, wait_ms=500, journal=b"x" * 16, form="json")
     request, order = bench.asked()
     assert request.target == target_at(THERE, "journal")
@@ -180,7 +173,6 @@ def test_what_is_no_answer(bench: Bench, form: Form, value: bytes) -> None:
     ],
 )
 def test_a_request_that_fails(bench: Bench, status: Status, code: CloseCode) -> None:
-    """Is told with a code that says whether to ask again, and the name of the hub."""
     outcome = bench.answer(_pack("why"), status=status)
     assert (outcome.code, outcome.text) == (code, "journal of hub 'there': why")
     assert bench.answer(_pack(""), status=status).text == "journal of hub 'there': that has failed"
@@ -190,7 +182,6 @@ def test_a_request_that_fails(bench: Bench, status: Status, code: CloseCode) -> 
 
 
 def test_no_answer(bench: Bench) -> None:
-    """In time, or as the link is lost: all who ask are told."""
     bench.fetch(wait_ms=1_000)
     bench.room.later(ANSWER_MS)
     assert bench.outcomes == []
@@ -215,7 +206,6 @@ def test_nobody_waits_any_more(bench: Bench) -> None:
 
 
 def test_by_which_name(bench: Bench) -> None:
-    """Its own name or id is this hub's journal; an id wins over a name that looks like one."""
     for own in ("here", HERE.hex()):
         bench.fetch(own)
         ((order, deliver),) = bench.journal.fetches
@@ -235,14 +225,11 @@ def test_by_which_name(bench: Bench) -> None:
     )
 
 
-# For other hubs.
-
 LONG = _pack({"request": 1, "granted": [[["a/" * 10_000, True]]]})
 """A question with a path that is longer than any topic."""
 
 
 def test_another_hub_reads(bench: Bench) -> None:
-    """An answer fits into what the far side of the link takes: five times what is asked for is in it at most."""
     bench.question(Order(5, 3, form="msgpack"))
     order, deliver = bench.journal.fetches.pop()
     assert order == Order(5, 3, bytes=PIECE_BYTES, form="msgpack")
@@ -263,7 +250,6 @@ def test_another_hub_reads(bench: Bench) -> None:
 
 @pytest.mark.parametrize("order", [b"", b"\xc1", 7, _pack({"request": 0}), _pack({"request": 1, "form": "xml"}), LONG])
 def test_what_is_refused_to_another_hub(bench: Bench, order: Any) -> None:
-    """Also where this one reads the journal of a third one: nobody is asked for others' sake."""
     bench.question(order)
     told = bench.told()
     assert isinstance(told, Notice)
@@ -315,9 +301,6 @@ def test_what_a_link_may_take(bench: Bench) -> None:
     told = bench.told()
     assert isinstance(told, Notice)
     assert told.text == "take: nothing is granted to the link of user 'user'"
-
-
-# A hub that reads the journal of another one.
 
 
 async def test_a_journal_elsewhere(bench: Bench) -> None:

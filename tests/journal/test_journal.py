@@ -122,9 +122,6 @@ def beside(path: Path) -> list[str]:
     return sorted(file.name for file in path.parent.iterdir())
 
 
-# Recording and reading.
-
-
 async def test_recording(bench: Bench) -> None:
     assert await bench.confirmed(1, 2) == 0
     assert await bench.confirmed(3, topic="/b") == 2
@@ -149,7 +146,6 @@ async def test_recording(bench: Bench) -> None:
 
 
 async def test_topics_that_are_not_recorded(path: Path) -> None:
-    """Who publishes there is told, and who waits for such; prefixes are as limited as those of a subscription."""
     bench = Bench(path, Limits(prefixes_per_client=5), topics=("/a/b", "/c/"))
     for topic in ("/a", "/c"):
         outcome = await bench.confirmed(1, topic=topic)
@@ -174,9 +170,6 @@ async def test_topics_that_are_not_recorded(path: Path) -> None:
     await bench.journal.stop()
 
 
-# Reading what is not there yet.
-
-
 async def test_what_is_on_its_way_is_waited_for(path: Path) -> None:
     bench = Bench(path, commit_s=0.05)
     await bench.confirmed(0)
@@ -187,7 +180,6 @@ async def test_what_is_on_its_way_is_waited_for(path: Path) -> None:
 
 
 async def test_waiting_for_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in vain; for what is granted alone; not where nothing, a time, or what is there was asked for."""
     for wanted in ({"bytes": 0, "wait_ms": 60_000}, {"time": 5, "wait_ms": 60_000}, {"end": 0}):
         found = await bench.read(**wanted)
         assert (found.start, found.next, found.head) == (0, 0, 0)
@@ -235,7 +227,6 @@ async def test_waiting_for_some_topics(bench: Bench) -> None:
 
 
 async def test_a_position_of_an_epoch_whose_end_is_lost(path: Path, tmp_path: Path) -> None:
-    """The answer begins where other records begin; one that holds, one of this epoch, and a plain one are as ever."""
     bench = Bench(path)
     await bench.confirmed(1, 2)
     written_bytes = segments(path)[-1].stat().st_size
@@ -247,13 +238,7 @@ async def test_a_position_of_an_epoch_whose_end_is_lost(path: Path, tmp_path: Pa
     bench = Bench(lost)
     await bench.confirmed(6, 7, 8, 9)
     now = bench.journal.epoch
-    for start, epoch, begins in (
-        (5, before, 2),
-        (2, before, 2),
-        (1, before, 1),
-        (5, 0, 5),
-        (5, now, 5),
-    ):
+    for start, epoch, begins in ((5, before, 2), (2, before, 2), (1, before, 1), (5, 0, 5), (5, now, 5)):
         found = await bench.read(start=start, epoch=epoch)
         assert (found.start, found.next, found.epoch) == (begins, 6, now)
     statistics = bench.seen()
@@ -273,11 +258,7 @@ async def test_waiting_may_be_given_up(bench: Bench) -> None:
     bench.cancel()
 
 
-# Batches of writers.
-
-
 async def test_a_batch(bench: Bench) -> None:
-    """Is routed and recorded at its COMMIT; repeated, also after the hub has started again, it is recognised."""
     assert await bench.stage("t", 0, 1, 2) is None
     assert await bench.stage("t", 1, 3) is None
     assert await bench.commit("t", 1, 0, query="q", batch=0) == Committed(0, 3, again=False)
@@ -318,11 +299,7 @@ async def test_what_is_left_is_swept(path: Path, monkeypatch: pytest.MonkeyPatch
     await bench.journal.stop()
 
 
-# Trouble.
-
-
 async def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Confirmations become errors, routing goes on, and when there is room again all is as before, without a gap."""
     monkeypatch.setattr(recorder_module, "_PROBE_S", 0.001)
     offset = 0
     while offset < 200:
@@ -350,9 +327,6 @@ async def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Non
     assert seen.recorder.recorded_messages_total == offset + 1
     await bench.journal.stop()
     assert [record.offset for record in everything(bench.path)] == list(range(offset + 1))
-
-
-# Beginning and end.
 
 
 async def test_a_journal_that_cannot_be_opened(path: Path) -> None:
@@ -401,9 +375,6 @@ async def test_stopping_in_the_middle_of_a_batch(path: Path) -> None:
     assert len(everything(path)) == 20
     journal = opened(path)
     assert journal.writes == [Write("q", 3, 0, 20)]
-
-
-# None.
 
 
 async def test_no_journal() -> None:

@@ -37,21 +37,16 @@ from tests.hubs.eventually import eventually
 from tests.journal.files import AT_US, fill, hurt_block, opened, records
 
 Outcome = bytes | bytearray | RejectedError
-Message = tuple[int, str, bytes]
-"""Flags, topic, body."""
+Message = tuple[int, str, bytes]  # flags, topic, body
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A journal with ten blocks of ten records."""
     path = tmp_path / "journal"
     journal = opened(path)
     fill(journal, *[10] * 10)
     journal.close()
     return path
-
-
-# What is made of an order, in a thread.
 
 
 class Served:
@@ -113,22 +108,11 @@ def test_all_must_grant(served: Served) -> None:
 
 
 def test_refusals(path: Path, served: Served, tmp_path: Path) -> None:
-    """Each says why; the reader goes on, also where the journal comes later."""
     hurt_block(path, 0)
     for data, request, code, text in (
-        (
-            encode_fetch(Fetch(7, start=101)),
-            7,
-            CloseCode.GONE,
-            "offset 101 is behind the end of the journal, which is",
-        ),
+        (encode_fetch(Fetch(7, start=101)), 7, CloseCode.GONE, "offset 101 is behind the end of the journal, which is"),
         (encode_frame(Kind.FETCH, b"\xc1"), 0, CloseCode.BAD_DATA, ""),
-        (
-            encode_fetch(Fetch(8)),
-            8,
-            CloseCode.JOURNAL_FAILED,
-            ": offsets 0 to 9: the block is damaged: its check",
-        ),
+        (encode_fetch(Fetch(8)), 8, CloseCode.JOURNAL_FAILED, ": offsets 0 to 9: the block is damaged: its check"),
     ):
         notice = served.refused(data)
         assert ((notice.request or 0), notice.code) == (request, code)
@@ -158,9 +142,6 @@ def test_the_program(path: Path, monkeypatch: pytest.MonkeyPatch, *, dies: bool)
         assert HEADER.unpack(ours.recv(HEADER_BYTES))[1] == Kind.RECORDS
         ours.close()
     assert nice == [5]
-
-
-# Forms of an answer.
 
 
 TIME_US = 1_700_000_000_123_456
@@ -254,7 +235,6 @@ def test_all_columns_are_blocks_as_they_are(form: Form) -> None:
 
 
 def test_some_columns_of_json() -> None:
-    """A record has those that were asked for; what has no JSON form matters only where it is wanted."""
     found = fetched([value(1), (0b100, "/b", b"x")])
     answer = json_answer(found, columns=("topic", "offset"))
     assert answer["records"] == [{"offset": 10, "topic": "/a"}, {"offset": 11, "topic": "/b"}]
@@ -284,7 +264,6 @@ def test_no_block() -> None:
     limit=st.integers(1, 120),
 )
 def test_cut_anywhere(sizes: list[list[int]], limit: int) -> None:
-    """An answer ends behind the value that reaches the limit, also within a block; the next begins where it ends."""
     found = fetched(*([value("x" * size) for size in block] for block in sizes))
     read: list[int] = []
     position = found.start
@@ -299,9 +278,6 @@ def test_cut_anywhere(sizes: list[list[int]], limit: int) -> None:
         assert answer["next"] > position
         position = answer["next"]
     assert read == list(range(found.start, found.next))
-
-
-# The hub's side.
 
 
 class Asked:
@@ -343,7 +319,6 @@ def pids(asked: Asked) -> list[int]:
 
 
 async def test_reading(asked: Asked) -> None:
-    """One process answers, as long as it has time; the scheduler compares niceness within the hub's session."""
     assert len(asked.readers) == 0
     found = await asked.read(start=5, end=25)
     assert found[:5] == (1, 5, 25, 0, 100)
@@ -359,8 +334,6 @@ async def test_reading(asked: Asked) -> None:
 
 
 async def test_several_at_once(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second process helps where it can be started; there are no more, and each answer goes to who has asked."""
-
     def refuse(*_: object, **__: object) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
@@ -389,7 +362,6 @@ async def test_several_at_once(asked: Asked, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_process_that_dies(asked: Asked) -> None:
-    """Who waits for it is told to ask again, and then another one answers; one that brings nothing is ended."""
     await asked.read()
     (pid,) = pids(asked)
     os.kill(pid, signal.SIGSTOP)
@@ -440,7 +412,6 @@ async def test_a_process_that_does_not_end(asked: Asked, monkeypatch: pytest.Mon
 
 
 async def test_a_large_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever stands in the working directory is not what the process imports."""
     for name in ("hub.py", "peers.py", "apsw.py", "queue.py"):
         (tmp_path / name).write_text("raise SystemExit('not me')")
     monkeypatch.chdir(tmp_path)
@@ -451,9 +422,6 @@ async def test_a_large_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert sum(map(len, found.blocks)) > 4_000_000
     await readers.stop()
     await readers.stop()
-
-
-# One answer for all who ask the same.
 
 
 def test_who_asks_the_same_is_answered_together() -> None:

@@ -83,11 +83,7 @@ async def bench() -> Bench:
     return Bench()
 
 
-# Offsets.
-
-
 async def test_positions(bench: Bench) -> None:
-    """The offset of the next message is known before it is on the disk, also in the middle of a read."""
     assert (bench.recorder.position(), bench.recorder.committed) == (10, 10)
     bench.turn.core.write_is_due = True
     bench.turn.publish(bench.publisher, "/a", 1, 2, 3)
@@ -97,11 +93,7 @@ async def test_positions(bench: Bench) -> None:
     assert (bench.recorder.position(), bench.recorder.committed) == (13, 13)
 
 
-# Confirmations.
-
-
 async def test_confirmations(bench: Bench) -> None:
-    """With the offset of the first message, at the commit, in the order in which they were asked for."""
     bench.publish(1)
     bench.ask(1, "one")
     bench.publish(2, 3)
@@ -125,14 +117,7 @@ async def test_batches_are_marked(bench: Bench) -> None:
     assert [entry.opens for entry in bench.submitted if isinstance(entry, Entry)] == [0, 1, 0, -1]
 
 
-# Readers.
-
-
-# Back-pressure.
-
-
 async def test_back_pressure() -> None:
-    """Who waits for room is told once there is some, unless he has gone."""
     bench = Bench(buffer_bytes=4 * ENTRY_OVERHEAD_BYTES)
     for number in range(3):
         bench.publish(number)
@@ -162,11 +147,7 @@ async def test_back_pressure() -> None:
     assert (bench.recorder.waiting_bytes, resumed) == (0, [1])
 
 
-# Failures.
-
-
 async def test_a_failure_answers_everybody(bench: Bench) -> None:
-    """Confirmations become errors, in order; those who wait for room or for records go on; all is counted."""
     _, watcher = bench.turn.join(JOURNAL_TOPIC)
     called: list[str] = []
     bench.recorder.on_news = lambda *_: called.append("reader")
@@ -193,7 +174,6 @@ async def test_a_failure_answers_everybody(bench: Bench) -> None:
 
 
 async def test_recovery(bench: Bench) -> None:
-    """While it fails nothing is taken down; then offsets go on without a gap, behind what was on the disk after all."""
     _, watcher = bench.turn.join(JOURNAL_TOPIC)
     written: list[list[Write]] = []
     bench.recorder.on_writes = written.append
@@ -235,11 +215,7 @@ async def test_it_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
         assert bench.submitted == [Probe(epoch)]
 
 
-# The rest.
-
-
 async def test_stopping(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was taken is submitted, and nothing behind that, not even a probe."""
     monkeypatch.setattr(recorder_module, "_PROBE_S", 0.0)
     bench.turn.publish(bench.publisher, "/a", 1)
     bench.recorder.stop()
@@ -265,7 +241,6 @@ def test_a_writer_may_outlive_the_loop() -> None:
 
 
 async def test_commits_are_measured() -> None:
-    """From taking to the disk: of the first that came behind each commit, and not of what was thrown away."""
     bench = Bench()
 
     def measured() -> int:
@@ -283,8 +258,6 @@ async def test_commits_are_measured() -> None:
     bench.submitted.clear()
     assert measured() == 1
 
-
-# The thread that writes.
 
 PATIENCE_S = 60.0
 
@@ -412,7 +385,6 @@ def test_waits_between_commits(store: FakeStore, told: Told, monkeypatch: pytest
 def test_a_batch_is_one_transaction(
     writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long it is; a failure ends it, and its end is thrown away with it."""
     monkeypatch.setattr(recorder_module, "GROUP_BYTES", 1)
     write = Write("q", 1, 0, 3)
     entries = [entry(b"", opens=1), entry(b"ab"), entry(b"x"), entry(b"c"), entry(b"", opens=-1, write=write)]
@@ -445,7 +417,6 @@ def test_a_batch_is_one_transaction(
 def test_a_failure_is_told(  # noqa: PLR0917 -- fixtures
     writer: Writer, store: FakeStore, told: Told, what: str, error: Exception, text: str
 ) -> None:
-    """With the offset from which on nothing is recorded; then nothing is taken until a probe."""
     store.writes = [Write("q", 1, 0, 0)]
     writer.submit(entry(b"ab"))
     writer.start(told)
@@ -470,11 +441,7 @@ def test_a_failure_is_told(  # noqa: PLR0917 -- fixtures
     assert told.rest() == []
 
 
-# Retention.
-
-
 def test_looks_after_retention_while_nothing_comes(tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And tells what it has let go; not while it fails, nor in the middle of a batch."""
     monkeypatch.setattr(recorder_module, "_IDLE_S", 0.001)
     path = tmp_path / "journal"
     store = opened(path, retention=Retention(1 << 50, 60_000_000), segment_bytes=1)

@@ -30,8 +30,6 @@ def frames(*values: Any, topic: str = "/a") -> bytes:
 
 
 class Bench:
-    """A core with a writer and a subscriber, and the test in place of the thread and of the loop's turns."""
-
     def __init__(self, *, limit_bytes: int = 1 << 23, writes: list[Write] | None = None) -> None:
         self.turn = Turn()
         self.entries: list[Entry] = []
@@ -69,7 +67,6 @@ class Bench:
         self.turns_pass()
 
     def figures(self) -> tuple[int, ...]:
-        """Transactions, their bytes, and how many were committed, repeated and dropped."""
         one = self.staging
         return len(one), one.size_bytes, one.committed_total, one.repeated_total, one.dropped_total
 
@@ -110,11 +107,7 @@ async def bench() -> Bench:
     return Bench()
 
 
-# Committing.
-
-
 async def test_a_commit(bench: Bench) -> None:
-    """The parts that it names, in its order, in one transaction; answered when they are on the disk."""
     bench.stage("t", 0, frames(1, 2))
     bench.stage("t", 7, frames(5))
     bench.stage("t", 3, frames(9))
@@ -134,7 +127,6 @@ async def test_a_commit(bench: Bench) -> None:
 
 
 async def test_topics_that_alternate(bench: Bench) -> None:
-    """Each subscriber gets what it wants, and the journal all of it, in the order in which it was staged."""
     _, other = bench.turn.join("/b")
     data = b"".join(frames(number, topic=("/a", "/b")[number % 2]) for number in range(10))
     bench.stage("t", 0, data + frames(10))
@@ -148,11 +140,7 @@ async def test_topics_that_alternate(bench: Bench) -> None:
     assert bench.told == [None, Committed(0, 11, again=False)]
 
 
-# Exactly once.
-
-
 async def test_a_batch_is_committed_once(bench: Bench) -> None:
-    """Whoever repeats it is told where it stands, once it is on the disk."""
     bench.batch(4, 1, 2)
     bench.commit("t", 0, query="q", batch=4)
     bench.turns_pass()
@@ -180,11 +168,7 @@ async def test_writers_are_forgotten_where_there_are_too_many(bench: Bench, monk
     assert list(bench.staging._writes) == list(bench.staging._on_disk) == ["q", "s"]
 
 
-# Failures.
-
-
 async def test_a_failure_on_the_way_to_the_disk(bench: Bench) -> None:
-    """The batch is not committed, and may be tried again: also where another one was behind it."""
     bench.batch(4, 1)
     await bench.write()
     for batch in (5, 6):
@@ -238,7 +222,6 @@ async def test_a_failure_in_the_middle(bench: Bench, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_bug_does_not_keep_others_waiting(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch is refused, what was recorded of it is committed, and the next order is carried out."""
     bench.stage("t", 0, frames(1))
     bench.stage("t", 1, frames(2))
     bench.turns_pass()
@@ -262,15 +245,9 @@ async def test_a_bug_does_not_keep_others_waiting(bench: Bench, monkeypatch: pyt
     assert bench.told[-1] == Committed(1, 1, again=False)
 
 
-# Refusals.
-
-
 @pytest.mark.parametrize(
     ("parts", "text"),
-    [
-        ((0, 1), "part 1 of transaction 't' was not staged, or was dropped"),
-        ((0, 0), "a part is named twice"),
-    ],
+    [((0, 1), "part 1 of transaction 't' was not staged, or was dropped"), ((0, 0), "a part is named twice")],
 )
 async def test_parts_that_cannot_be(bench: Bench, parts: tuple[int, ...], text: str) -> None:
     bench.stage("t", 0, frames(1))
@@ -306,11 +283,7 @@ async def test_what_is_no_message_to_be_recorded(bench: Bench, data: bytes, code
     assert bench.figures()[:2] == (0, 0)
 
 
-# Dropping.
-
-
 async def test_a_query_that_aborts(bench: Bench) -> None:
-    """What it staged is dropped, once; a commit without parts is one all the same, and a query is not asked for."""
     bench.stage("t", 0, frames(1))
     for _ in range(2):
         bench.commit("t", abort=True)
@@ -330,7 +303,6 @@ async def test_a_query_that_aborts(bench: Bench) -> None:
 
 
 async def test_sweeping(bench: Bench) -> None:
-    """What nobody has touched for longer than `kept_s` is dropped; a new part counts as a touch."""
     for name, now_s in (("a", 0.0), ("b", 1.0), ("c", 2.0), ("a", 5.0)):
         bench.stage(name, 0, frames(1), now_s)
     bench.turns_pass()
@@ -342,9 +314,6 @@ async def test_sweeping(bench: Bench) -> None:
     assert bench.refusals()[0][0] == CloseCode.GONE
     assert bench.staging.sweep(100.0) == 1
     assert bench.figures() == (0, 0, 0, 0, 3)
-
-
-# Limits.
 
 
 async def test_what_waits_is_limited(bench: Bench) -> None:
@@ -367,7 +336,6 @@ async def test_what_waits_is_limited(bench: Bench) -> None:
 
 
 async def test_what_a_user_stages_is_charged_to_him(bench: Bench) -> None:
-    """Until it is on the disk, given up, refused or forgotten; beyond his limit it is refused."""
     quotas = bench.turn.core.quotas
     quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.STAGED_BYTES: 10_000})}))
     bench.writer.share = quotas.join("alice", frozenset())
@@ -398,7 +366,6 @@ async def test_what_a_user_stages_is_charged_to_him(bench: Bench) -> None:
 
 
 async def test_a_piece_of_somebody_who_was_not_charged(bench: Bench) -> None:
-    """It is charged with the transaction that it belongs to, so that all of that is given back together."""
     share = bench.turn.core.quotas.join("alice", frozenset())
     bench.stage("a", 0, frames(b"x" * 2000))
     bench.turns_pass()
@@ -453,11 +420,7 @@ async def test_orders_are_carried_out_in_order(bench: Bench, monkeypatch: pytest
     assert [entry.opens for entry in entries if entry.opens] == [1, -1] * 3
 
 
-# The end.
-
-
 async def test_finishing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is being routed is routed to its end; what has not begun is refused, and not charged any more."""
     monkeypatch.setattr(staging_module, "_TURN_COST", 1)
     for part in range(4):
         bench.stage("t", part, frames(part))
@@ -490,8 +453,6 @@ async def test_the_writer_may_go_before_its_commit_is_done(bench: Bench, monkeyp
     assert bench.outlet.values == [1, 2, 3]
     assert bench.told[-1] == Committed(0, 3, again=False)
 
-
-# Rights.
 
 POLICY = """
 [roles.writer]
@@ -571,7 +532,6 @@ async def test_a_transaction_belongs_to_its_user(guarded: Bench) -> None:
 
 
 async def test_queries_belong_to_their_users(guarded: Bench) -> None:
-    """A batch is repeated where the same user has committed it, whatever another user calls his query."""
     policy = guarded.turn.core.authority.policy
     assert policy is not None
     for user in ("alice", "bob", "alice"):

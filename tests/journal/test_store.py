@@ -51,15 +51,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> object:
         yield
 
 
-_READ = Path("/proc/self/io")
-"""What this process has read so far, mapped memory apart."""
+_READ = Path("/proc/self/io")  # what this process has read so far, mapped memory apart
 
 
 def _read_bytes() -> int:
     return int(_READ.read_text().split()[1])
-
-
-# Offsets.
 
 
 def test_goes_on_where_it_was(path: Path) -> None:
@@ -116,7 +112,6 @@ def test_sync(path: Path, monkeypatch: pytest.MonkeyPatch, *, full_sync: bool) -
 
 @pytest.mark.parametrize("full_sync", [False, True])
 def test_a_sync_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch, *, full_sync: bool) -> None:
-    """Who waits for it is told, and nothing of the commit stands; else the next commit tries it again first."""
     monkeypatch.setattr(store_module, "_SYNC_S", 0.0)
     journal = opened(path, full_sync=full_sync)
     with failing(monkeypatch, "fdatasync"):
@@ -134,9 +129,6 @@ def test_a_sync_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch, *, full_
     assert [record.offset for record in everything(path)] == list(range(journal.next))
 
 
-# Who may.
-
-
 def test_one_hub_at_a_time(path: Path, tmp_path: Path) -> None:
     journal = opened(path)
     (tmp_path / "link").symlink_to(path)
@@ -148,7 +140,6 @@ def test_one_hub_at_a_time(path: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_no_journal(path: Path) -> None:
-    """What is in a folder stays; an empty one, or the root of a file system, becomes a journal."""
     with pytest.raises(JournalUnavailableError, match="journal/nowhere: No such file or directory"):
         opened(path / "nowhere")
     path.write_bytes(b"dear diary")
@@ -178,9 +169,6 @@ def test_a_folder_that_this_account_may_not_write(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Path, "mkdir", Mock(side_effect=PermissionError(13, "Permission denied")))
     with pytest.raises(JournalUnavailableError, match="journal: this account may not write there; choose a folder"):
         opened(tmp_path / "journal")
-
-
-# Damage.
 
 
 @pytest.mark.usefixtures("small")
@@ -219,7 +207,6 @@ def test_damage_of_what_may_not_have_been_written(path: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, 20, 40, 129, "mark"])
 def test_damage_that_is_refused(path: Path, place: int | str) -> None:
-    """A header, and what writers have committed, unless another segment says it."""
     journal = opened(path)
     fill(journal, 3)
     journal.commit([Write("q", 1, 0, 3)], now_us=AT_US)
@@ -257,9 +244,6 @@ def test_a_segment_with_another_name(path: Path) -> None:
         opened(path)
 
 
-# Blocks.
-
-
 def test_one_commit_is_cut_into_full_blocks(path: Path) -> None:
     journal = opened(path)
     fill(journal, 20_000)
@@ -267,16 +251,12 @@ def test_one_commit_is_cut_into_full_blocks(path: Path) -> None:
 
 
 def test_topics_of_the_greatest_length(path: Path) -> None:
-    """A thousand of 1024 bytes, all different, with values of one byte; they come back, filtered as well."""
     journal = opened(path)
     topics = [f"/{number:03}/{'x' * 1019}" for number in range(1000)]
     journal.add([(AT_US, b"".join(frames(topic, 1) for topic in topics))])
     journal.commit(now_us=AT_US)
     assert [record.topic for record in everything(path)] == topics
     assert [record.topic for record in everything(path, "/07")] == topics[70:80]
-
-
-# Failures.
 
 
 def test_a_write_that_ends_half_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +273,6 @@ def test_a_write_that_ends_half_way(path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_no_frame_has_no_effect(path: Path) -> None:
-    """Not even on what was added before it in the same transaction: that is gone as well, and told so."""
     journal = opened(path)
     journal.add([(AT_US, frames("/a", 1))])
     with pytest.raises(ValueError, match="cut off"):
@@ -303,11 +282,7 @@ def test_what_is_no_frame_has_no_effect(path: Path) -> None:
     assert everything(path) == []
 
 
-# Probing.
-
-
 def test_a_probe(path: Path) -> None:
-    """What else stands there is not written to, nor taken for the journal; what a failed commit has left is found."""
     journal = opened(path)
     fill(journal, 5)
     older, later, another = (path.with_name(name) for name in ("older", "later", "another"))
@@ -346,11 +321,7 @@ def test_a_probe(path: Path) -> None:
     assert len(everything(path)) == 14
 
 
-# Segments and retention.
-
-
 def test_an_old_segment_is_sealed(path: Path) -> None:
-    """It goes when its newest record is too old; times are looked at while nothing is written, too."""
     journal = opened(path, retention=Retention(1 << 50, 80_000_000))
     fill(journal, 1, 1)  # a second apart
     for later_us, count, first in ((9_999_999, 1, 0), (11_000_000, 2, 0), (81_000_000, 2, 0), (82_000_000, 1, 2)):
@@ -410,7 +381,6 @@ def test_opening_reads_the_end_of_a_sealed_segment(path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_retention_by_bytes(path: Path) -> None:
-    """The oldest segments go, whole ones; what is kept is no more than the limit, and not much less."""
     journal = opened(path, retention=Retention(50_000, 1 << 60))
     for _ in range(150):
         fill(journal, 16)
@@ -429,9 +399,6 @@ def test_a_segment_that_cannot_be_deleted(path: Path, monkeypatch: pytest.Monkey
     fill(journal, 16)
     assert journal.size_bytes <= 4_000
     assert [record.offset for record in everything(path)] == list(range(journal.first, journal.next))
-
-
-# Writers.
 
 
 def test_writers_are_forgotten_where_there_are_too_many(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,9 +420,6 @@ def test_an_empty_commit_writes_nothing(path: Path) -> None:
     size = segments(path)[0].stat().st_size
     journal.commit(now_us=AT_US)
     assert segments(path)[0].stat().st_size == size
-
-
-# Tidying.
 
 
 def test_what_trickles_is_tidied(path: Path) -> None:
@@ -497,11 +461,7 @@ def test_tidying_fails(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -
     assert [record.offset for record in everything(path)] == list(range(400))
 
 
-# What waits for a tier.
-
-
 def test_what_is_not_copied_is_kept(tmp_path: Path) -> None:
-    """Beyond what retention says, up to a limit in all; what is copied goes as it would without a tier."""
     path = tmp_path / "journal"
     retention = Retention(bytes=1, age_us=1, behind_bytes=10_000)
     store = opened(path, retention=retention, segment_bytes=1)
@@ -529,8 +489,6 @@ def test_what_is_long_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(active, "_TIDIED_BYTES", 100 * 150 - 1)
     assert not is_untidy(rows)
 
-
-# Codecs.
 
 TEXT = b'{"id.orig_h": "10.0.0.%d", "proto": "tcp"}' * 200
 
@@ -562,7 +520,6 @@ def test_what_is_stored_as_it_is(is_on: bool, in_haste: bool, data: bytes) -> No
 
 
 def test_noise_is_tried_now_and_then() -> None:
-    """Behind a block that became no smaller fifteen are stored as they are; then one is tried again."""
     compressor = Compressor(is_on=True)
     assert compressor.encoded(noise(5000))[0] is Codec.NONE
     codecs = [compressor.encoded(TEXT)[0] for _ in range(20)]

@@ -1,7 +1,4 @@
-"""A journal against a list: whatever is added, committed, lost, opened again and read in any order, they agree.
-
-Failures are real: what the process may write to a file is limited, as on a full disk, in the middle of anything.
-"""
+"""A journal against a list: whatever is added, committed, lost, opened again and read in any order, they agree."""
 
 from __future__ import annotations
 
@@ -14,13 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hub.errors import GoneError, JournalUnavailableError
 from hub.journal.block import Block
@@ -123,8 +114,6 @@ class StoreAndView(RuleBasedStateMachine):
         self.patch.__exit__(None, None, None)
         self.folder.cleanup()
 
-    # Writing.
-
     @rule(
         parts=st.lists(st.lists(messages, min_size=1, max_size=4), min_size=1, max_size=4),
         passed_us=st.integers(-5, 20),
@@ -165,8 +154,6 @@ class StoreAndView(RuleBasedStateMachine):
             gone = self.committed[self.first : self.store.first]
             assert all(model.time_us < self.now_us - self.retention.age_us for model in gone)
         self.first = self.store.first
-
-    # What goes wrong.
 
     @rule(room=st.integers(0, 200_000))
     def fill_disk(self, room: int) -> None:
@@ -212,8 +199,6 @@ class StoreAndView(RuleBasedStateMachine):
         assert (self.store.first, self.store.next) == (self.first, len(self.committed))
         assert {write.query: write for write in self.store.writes} == self.writes
 
-    # Reading.
-
     @precondition(lambda self: self.committed)
     @rule(
         data=st.data(),
@@ -222,7 +207,6 @@ class StoreAndView(RuleBasedStateMachine):
         granted=st.none() | st.lists(st.sampled_from(GRANTS), max_size=3),
     )
     def read(self, data: st.DataObject, prefixes: list[str], limit: int, granted: list[Grant] | None) -> None:
-        """Any part of it, of what is granted; of what is not, nothing, not even a name of a topic."""
         may_read = None if granted is None else allows_by(granted)
         head = len(self.committed)
         start = data.draw(st.integers(self.first, head))
@@ -260,7 +244,6 @@ class StoreAndView(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def look_up(self, data: st.DataObject) -> None:
-        """The first record that is not older than a time, also where the clock was set back."""
         time_us = data.draw(st.integers(AT_US - 100, self.now_us + 5))
         kept = range(self.first, len(self.committed))
         expected = next((offset for offset in kept if self.committed[offset].time_us >= time_us), len(self.committed))

@@ -44,7 +44,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(params=["one segment", "several"])
 def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """A journal with records 0 to 69, blocks at 0, 16, 32, 48, 64 and 68, a second for each record that begins one."""
     path = tmp_path / "journal"
     journal = opened(path, segment_bytes=1 << 30 if request.param == "one segment" else 1_000)
     fill(journal, 16, 16, 16, 16, 4, 2)
@@ -63,9 +62,6 @@ def offsets(blocks: list[bytes]) -> list[int]:
     return [record.offset for record in records(blocks)]
 
 
-# What is there.
-
-
 def test_an_empty_journal(tmp_path: Path) -> None:
     opened(tmp_path / "empty")
     view = View(str(tmp_path / "empty"))
@@ -79,7 +75,6 @@ def test_an_empty_journal(tmp_path: Path) -> None:
 
 
 def test_no_journal(tmp_path: Path) -> None:
-    """Reading makes none, and what is none is said to be none, as often as one asks."""
     with pytest.raises(JournalUnavailableError, match="there is no such journal"):
         View(str(tmp_path / "none"))
     assert list(tmp_path.iterdir()) == []
@@ -158,11 +153,7 @@ def test_what_is_being_written_is_not_seen(path: Path, view: View) -> None:
     reader.close()
 
 
-# Ranges.
-
-
 def test_blocks(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole ones are given as they are; one of a codec that is not known is refused; prefixes may be very many."""
     found = view.fetch(16, 48, ALL, LOTS)
     assert found.blocks == [bytes(view.block(row).data) for row in list(view.rows(16))[:2]]
     prefixes = tuple(f"/{number}" for number in range(10_000))
@@ -183,9 +174,6 @@ def test_what_was_deleted(path: Path, view: View) -> None:
         view.fetch(20, None, ALL, LOTS)
     assert caught.value.first == first
     assert offsets(view.fetch(first, None, ALL, LOTS).blocks) == list(range(first, 118))
-
-
-# How much.
 
 
 def test_a_large_block_is_cut(tmp_path: Path) -> None:
@@ -232,9 +220,6 @@ def test_what_is_passed_over_has_a_limit(
         assert found.next > start
         start, steps = found.next, steps + 1
     assert steps == 3
-
-
-# Filters.
 
 
 # Times. Blocks were written at 0, 16, 32, 48, 64 and 68 seconds.
@@ -309,7 +294,6 @@ def test_a_damaged_footer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, 20, 40])
 def test_a_damaged_header(synced: Path, place: int) -> None:
-    """Who only wants what is readable gets it; the id is told by another segment, or not at all."""
     known = View(str(synced)).id
     files = segments(synced)
     flip(files[0], place)

@@ -38,7 +38,6 @@ def store(client: Client) -> Store:
 
 
 def _follow(state: dict[Any, Any], change: StoreChange) -> None:
-    """Apply a change to a state, which must be the one that it was made in."""
     if change.kind is StoreChangeKind.CLEAR:
         state.clear()
         return
@@ -54,11 +53,7 @@ def _brief(changes: list[StoreChange]) -> list[tuple[str, Any, Any, Any]]:
 
 
 async def _answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask until there is an answer.
-
-    Where hubs tell each other of links again and again, they do so less often: one that was there is away again for a
-    moment, when a hub hears of an end which it has outlived.
-    """
+    """Ask until there is an answer: hubs that hear of links again and again tell each other less often."""
     while True:
         try:
             return await ask()
@@ -109,7 +104,6 @@ async def test_puts_of_a_turn_are_one_batch(store: Store, storing: Hub) -> None:
 
 
 async def test_a_watch_gives_what_is_there_and_then_each_change(store: Store) -> None:
-    """In the order in which it was written, with the values before; others' keys are left out."""
     await store.put("a/1", 1)
     await store.put("b/1", 1)
     async with store.watch("a/") as changes:
@@ -138,7 +132,6 @@ async def test_a_watch_gives_what_is_there_and_then_each_change(store: Store) ->
 
 
 async def test_a_watch_misses_nothing_over_a_lost_connection(store: Store, storing: Hub) -> None:
-    """What was written meanwhile is told once it is back: each change, or what has become of each entry."""
     async with connect(storing.url) as other, other.store("s").watch() as changes:
         await store.put("k", 0)
         assert (await anext(changes)).value == 0
@@ -156,7 +149,6 @@ async def test_a_watch_misses_nothing_over_a_lost_connection(store: Store, stori
 
 
 async def test_a_watcher_that_does_not_read(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its queue overflows, which is counted and told to it; others hear each change, and it has the end state."""
     monkeypatch.setattr(replica_module, "HELD_CHANGES", 50)
     stores = StoresSettings(open=("s=:memory:",), changes=100)
     hub = await start_hub(settings=Settings(stores=stores, queue=QueueLimits(messages=10)))
@@ -184,7 +176,6 @@ async def test_a_watcher_that_does_not_read(start_hub: StartHub, monkeypatch: py
 
 
 async def test_a_replica_is_read_without_asking(store: Store, storing: Hub) -> None:
-    """It has what was there, and what it is waited for; it says how old it is."""
     await store.put_many({number: str(number) for number in range(3_000)})
     await store.put_many({-number: "x" * 1_000 for number in range(1, 3_001)})  # so that there are several pages
     await store.put({"b": 1, "a": 2}, "table")
@@ -225,7 +216,6 @@ async def test_a_replica_begins_anew_with_another_life_of_the_store(store: Store
 
 
 async def test_a_watch_behind_a_restart_never_goes_back(start_hub: StartHub, tmp_path: Path) -> None:
-    """Entries are read again: their changes are in order, and marked until together they are the state of the store."""
     settings = StoresSettings(open=(f"s={tmp_path / 's.db'}",), changes=1)
     hub = await start_hub(settings=Settings(stores=settings))
     async with connect(hub.url) as client:
@@ -276,9 +266,6 @@ async def test_a_watch_ends_with_its_client(storing: Hub) -> None:
         await waiting
 
 
-# Over links.
-
-
 async def _row_of_three(start_hub: StartHub) -> list[Hub]:
     stores = StoresSettings(open=("s=:memory:",), changes=50)
     hubs = [await start_hub(settings=Settings(stores=stores), name="first")]
@@ -290,7 +277,6 @@ async def _row_of_three(start_hub: StartHub) -> list[Hub]:
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_copies_at_other_hubs_are_equal_once_it_is_quiet(start_hub: StartHub, seed: int) -> None:
-    """Whatever was lost with links: what a watch tells leads from each state to the next, and a replica has it all."""
     chance = random.Random(seed)  # noqa: S311 -- to be repeated, not to be secret
     hubs = await _row_of_three(start_hub)
     async with connect(hubs[0].url) as near, connect(hubs[2].url) as far:
@@ -326,7 +312,6 @@ async def test_copies_at_other_hubs_are_equal_once_it_is_quiet(start_hub: StartH
 
 
 async def test_a_command_over_a_link_that_is_lost_says_so(start_hub: StartHub) -> None:
-    """It is not repeated by itself; with the version that was read it can be, and is carried out once."""
     hubs = await _row_of_three(start_hub)
     async with connect(hubs[2].url) as client:
         await _answered(client.store("s").state)
@@ -351,15 +336,11 @@ async def test_a_command_over_a_link_that_is_lost_says_so(start_hub: StartHub) -
         assert master.store.number - master.store.epoch == 20
 
 
-# In threads.
-
-
 async def test_a_blocking_client(storing: Hub) -> None:
     await asyncio.to_thread(_use, storing.url)
 
 
 def _use(url: str) -> None:  # noqa: PLR0915 -- all of it
-    """A watch gives changes to one of the threads that read; closing it ends their waiting."""
     with connect_blocking(url) as client:
         store = client.store("s")
         version = store.put("a", 1)
@@ -420,9 +401,6 @@ def _use(url: str) -> None:  # noqa: PLR0915 -- all of it
             watch.receive()
 
 
-# Stores that keep the last message of each topic.
-
-
 async def _fed(start_hub: StartHub, *urls: str, **settings: Any) -> Hub:
     stores = StoresSettings(open=("last=:memory:", "idle=:memory:"), feeds=("last=/status/", "last=/x"), **settings)
     return await start_hub(*urls, settings=Settings(stores=stores))
@@ -435,7 +413,6 @@ def _counts(hub: Hub) -> list[tuple[int, int]]:
 async def test_a_late_comer_has_the_last_messages_first_and_then_what_comes(
     start_hub: StartHub, tmp_path: Path
 ) -> None:
-    """The key is the topic, the value that of its last message, with its type; others are left alone."""
     hub = await _fed(start_hub, f"unix://{tmp_path}/hub.sock")
     async with connect(hub.url) as client:
         for value in range(1_000):
@@ -474,7 +451,6 @@ async def test_entries_expire(start_hub: StartHub) -> None:
 
 
 async def test_forms(start_hub: StartHub) -> None:
-    """What Zeeks publish is converted; what has no msgpack form, or is too large, is counted and changes nothing."""
     hub = await _fed(start_hub, entry_bytes=100)
     feed = hub.server.stores.feeds[0]
 

@@ -53,7 +53,6 @@ class Kept:
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Kept]]:
-    """Open the store, one after the other; the last one is closed when the test is over."""
     started: list[Kept] = []
 
     def begin(**given: Any) -> Kept:
@@ -137,7 +136,6 @@ async def test_what_comes_at_once_is_one_transaction(start: Callable[..., Kept])
 
 
 async def test_to_wait_for_what_is_kept(start: Callable[..., Kept], disk: Disk) -> None:
-    """To keep nothing is to wait for what came before: not at all, for what is being written, or until it can be."""
     kept = start()
     order: list[HubError | str | None] = []
     kept.keeper.keep((), order.append)
@@ -162,7 +160,6 @@ async def test_to_wait_for_what_is_kept(start: Callable[..., Kept], disk: Disk) 
 
 
 async def test_a_file_that_cannot_be_written(start: Callable[..., Kept], disk: Disk) -> None:
-    """Whoever asks is told; what was not written is written later, in its place, and nothing is lost meanwhile."""
     kept = start()
     kept.apply(put(KEYS[0], "before"))
     await eventually(lambda: kept.told == [None])
@@ -247,7 +244,6 @@ READ, WRITE = "$store/s/read", "$store/s/write"
 
 
 async def test_nobody_hears_of_what_is_not_kept(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
-    """Neither by changes that are asked for, nor by an answer that says that there was an entry; reads show it."""
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=(f"s={tmp_path / 's.db'}",))))
     async with connect(hub.url) as client:
         first = await client.request(WRITE, ["put", pack("k"), pack(0)])
@@ -273,7 +269,6 @@ async def test_nobody_hears_of_what_is_not_kept(start_hub: StartHub, tmp_path: P
 
 
 async def test_what_cannot_be_kept_is_not_told_as_changes(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
-    """Whoever asks for changes is told to come again, and gets them once they are in the file."""
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=(f"s={tmp_path / 's.db'}",))))
     async with connect(hub.url) as client:
         first = await client.request(WRITE, ["put", pack("k"), pack(0)])
@@ -306,11 +301,7 @@ async def test_what_cannot_be_kept_is_answered_as_unknown(start_hub: StartHub, t
         assert await store.increment("count") == 3
 
 
-# Notes beside the entries: kept with the changes or not at all.
-
-
 def write(path: Path, notes: dict[str, bytes | None], *, full_sync: bool = False, closes: bool = True) -> None:
-    """Write notes in one transaction; a file that is not closed is as a killed hub leaves it."""
     opened = Database(str(path), "s", 1, full_sync=full_sync)
     unkept = Unkept()
     unkept.add([], Store("s", TypedOperations()), notes)
@@ -395,7 +386,6 @@ _TRIES = 25
 
 
 def _write(path: Path, *, is_closed: bool) -> dict[int, dict[bytes, Entry]]:
-    """Make a file in several transactions; return what it held behind each, by the number of the last change."""
     database = Database(str(path), "s", 1, full_sync=False)
     store = Store("s", TypedOperations(), epoch=database.epoch)
     states: dict[int, dict[bytes, Entry]] = {0: {}}

@@ -46,8 +46,6 @@ READ, WRITE, CHANGES = "$store/s/read", "$store/s/write", "$store/s/changes/"
 
 
 async def test_text_is_taken_in_place_of_bin(client: Client, storing: Hub) -> None:
-    """Who speaks JSON has no `bin`: base64 does as well, in requests and in messages, one by one and in frames."""
-
     def text(value: Any) -> str:
         return b64encode(pack(value)).decode()
 
@@ -107,7 +105,6 @@ async def test_a_frame_of_commands_is_one_batch(client: Client, storing: Hub) ->
 
 
 async def test_messages_are_commands_without_an_answer(client: Client, storing: Hub) -> None:
-    """Who need not know what becomes of a put publishes it; what is no command is counted."""
     master = master_of(storing)
     for number in range(3):
         client.publish_nowait(WRITE, ["put", pack(number), pack(1)])
@@ -144,7 +141,6 @@ async def test_pages_go_on_where_the_last_one_ended(client: Client) -> None:
 
 
 async def test_pages_are_held_for_a_few(client: Client, storing: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more is told to come again; a page that nobody has asked for in time makes room. What is held is charged."""
     await client.request_many(WRITE, [["put", pack(n), pack("x" * 300)] for n in range(2_000)])
     master = master_of(storing)
     for _ in range(SNAPSHOTS_LIMIT):
@@ -199,8 +195,6 @@ def test_a_store_needs_a_name_of_its_own(hub: Hub) -> None:
         with pytest.raises(UsageError, match="no name of a store"):
             stores.add(name, None, InMemory(lambda: 1))  # type: ignore[arg-type]
 
-
-# Rights.
 
 _POLICY = {
     "roles": {
@@ -274,7 +268,6 @@ async def open_hub(uncaught: None) -> AsyncIterator[ZeekHub]:  # noqa: ARG001 --
 
 
 async def over_tcp(hub: ZeekHub) -> None:
-    """Among others, alone in a read, and with labels; what is told elsewhere under `$store/` is none of it."""
     elsewhere = ["$store/s/change/", "$store/s/other", "$store/s/a/changes/", "$store/changes/"]
     reader, client = await hub.client("/beside", *elsewhere), await hub.client()
     labelled = Batch.under(Envelope(CHANGES, ("x",)).encode(), [DECEPTION], FLAG_TAGGED).frames

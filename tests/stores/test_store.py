@@ -28,8 +28,6 @@ def _put(stored: Store, key: Any, value: Any, **terms: Any) -> Change:
     return change
 
 
-# The naive model.
-
 _I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 _NUMBERS = st.one_of(
     st.sampled_from([-(1 << 63), (1 << 63) - 1, 0, 1, -5]),
@@ -199,7 +197,6 @@ _STEPS = st.lists(
 @settings(max_examples=400, deadline=None)
 @given(_STEPS)
 def test_a_store_is_a_dictionary_of_typed_values(steps: list[Any]) -> None:
-    """Each command has the effect of the naive model, or is refused as it refuses, and each change tells all of it."""
     stored, model = store(StoreLimits(entries=4)), _Model(4)
     mirror: dict[bytes, bytes] = {}
     now_ns = 0
@@ -245,11 +242,7 @@ def _compare(stored: Store, model: _Model, mirror: dict[bytes, bytes]) -> None:
     assert stored.statistics().expiring == len(model.due)
 
 
-# What the model does not show.
-
-
 def test_equal_keys_are_one_key() -> None:
-    """A key may be spelled in several ways in msgpack; of sets the order does not matter."""
     stored = store()
     stored.apply(Command("put", msgpack.packb(b"a"), pack(1)), 0)
     stored.apply(Command("put", b"\xd9\x01a", pack(2)), 0)
@@ -295,7 +288,6 @@ def test_a_refusal_says_why(kind: str, old: Any, operand: Any, text: str) -> Non
 
 
 def test_limits_hold_and_are_counted() -> None:
-    """No command makes a store larger than it may be; what makes it smaller is always carried out."""
     stored = store(StoreLimits(bytes=2 * (ENTRY_BYTES + 12), entry_bytes=20))
     with pytest.raises(StoreError, match="an entry of 31 bytes, the limit is 20"):
         _put(stored, 0, "x" * 29)
@@ -310,7 +302,6 @@ def test_limits_hold_and_are_counted() -> None:
 
 
 def test_users_are_charged_for_what_they_wrote_last() -> None:
-    """One user cannot fill a store for all; who writes over an entry of another one takes it over."""
     stored = store(StoreLimits(user_entries=2, user_bytes=1_000))
     for key in range(2):
         stored.apply(command("put", key, "x"), 0, user="alice")
@@ -347,7 +338,6 @@ def test_expiry_is_exact_to_a_tick_and_goes_in_shares() -> None:
 
 
 def test_times_that_come_and_go_take_no_room() -> None:
-    """An entry that is written again and again, to expire each time at another moment, has one moment."""
     stored = store()
     for number in range(1, 1_000):
         _put(stored, "k", 0, expiry_ns=number * SECOND_NS)
@@ -356,7 +346,6 @@ def test_times_that_come_and_go_take_no_room() -> None:
 
 
 def test_index_gives_parts() -> None:
-    """A vector has places, a set members, a table keys; a part that is not there is none."""
     stored = store()
     _put(stored, "v", ("a", "b"))
     _put(stored, "s", Set([1]))
@@ -392,15 +381,11 @@ def test_the_last_changes_are_kept_within_bounds() -> None:
 
 
 def test_a_restored_store_goes_on_where_it_was() -> None:
-    """Entries have their versions, owners and expiry; the next change has the next number; what is over expires."""
     stored = store(number=5)
     stored.restore([Kept(pack("a"), pack(1), 7, None, "alice"), Kept(pack("b"), pack(2), 9, SECOND_NS)], 9)
     assert stored.charged("alice")[0] == 1
     assert [change.number for change in stored.expire(2 * SECOND_NS)] == [10]
     assert _put(stored, "a", 3).old == pack(1)
-
-
-# Replicas.
 
 
 def _entries(stored: Store) -> dict[bytes, tuple[bytes, int]]:
@@ -418,8 +403,6 @@ def _copy(replica: Replica, stored: Store, between: Callable[[], object] = lambd
 
 
 class _Link:
-    """Carries changes from a master to a replica: some are lost, some come twice, some later than others."""
-
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._carried: list[tuple[int, Change]] = []
@@ -439,8 +422,6 @@ class _Link:
 
 
 class _Reader:
-    """Asks for what the replica needs, as its owner does; a snapshot is read in as many steps as it takes."""
-
     def __init__(self, replica: Replica, told: Callable[[list[Change]], None]) -> None:
         self._replica = replica
         self._told = told
@@ -471,7 +452,6 @@ class _Reader:
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_a_replica_equals_its_master_once_quiet(seed: int) -> None:  # noqa: C901 -- it is one story
-    """Lost, doubled and late changes, pages between writes, and a master that begins anew: it tells what is there."""
     chance = random.Random(seed)  # noqa: S311 -- to be repeated, not to be secret
     master = store(StoreLimits(changes=8), epoch=1, number=100)
     replica = Replica()
@@ -568,7 +548,6 @@ def test_a_snapshot_can_be_of_the_strings_that_begin_alike(prefix: str) -> None:
 
 
 def test_pages_are_bounded_by_bytes() -> None:
-    """A page is as large as it may be, and one entry at least; nothing is left out between two."""
     master = store()
     for number in range(6):
         master.apply(command("put", number, "x" * 90), 0)

@@ -32,7 +32,6 @@ def blocks(count: int, first: int = 0, *, topics: int = 3, padding: int = 0, eac
 
 
 def journal(path: Path, *counts: int, padding: int = 0) -> Path:
-    """A journal with a sealed segment for each of these numbers of records, and 5 records that are not sealed."""
     store = opened(path, segment_bytes=1)
     fill(store, *counts, padding=padding)
     store.close()
@@ -73,9 +72,7 @@ def files_of(place: Place, journal_id: bytes) -> TierFiles:
 
 
 REGION = "us-east-1"
-
-_numbers = count()
-"""Of buckets: all servers of a process hold the same ones."""
+_numbers = count()  # of buckets: all servers of a process hold the same ones
 
 
 class Bucket:

@@ -66,8 +66,6 @@ class Killed(BaseException):
 
 
 class Killing:
-    """A place whose user is killed at one of its calls: before it is done, or in the midst of it, else behind."""
-
     def __init__(self, place: Place, at: int, when: str) -> None:
         self.address = place.address
         self._place = place
@@ -93,7 +91,6 @@ class Killing:
 
 @pytest.mark.parametrize("when", ["before", "amid"])
 def test_killed_at_each_point(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
-    """Whoever goes on copies what is missing: each record stands there once, and no file is left over."""
     expected = everything(path)[:95]
     at = done = 0
     with small_files(monkeypatch):
@@ -129,7 +126,6 @@ def test_retention(path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_it_does_not_touch(path: Path, folder: Place, tmp_path: Path) -> None:
-    """What another process copies, an older copy, a note that is damaged, a manifest of a later version."""
     first = Copier(str(path), folder, FOR_EVER)
     with pytest.raises(JournalUnavailableError, match="another process"):
         Copier(str(path), folder, FOR_EVER)
@@ -231,7 +227,6 @@ def test_what_was_deleted_before_it_was_copied(path: Path, folder: Place) -> Non
 
 
 def test_another_file_system_is_mounted(path: Path, folder: Place, tmp_path: Path) -> None:
-    """A tier that lacks what was copied is not written to; one that is named anew is filled from the beginning."""
     copy(path, folder)
     shutil.move(tmp_path / "tier", tmp_path / "moved")
     (tmp_path / "tier").mkdir()
@@ -275,7 +270,6 @@ def test_a_damaged_file_that_no_manifest_names_stays(
 def test_what_was_deleted_on_purpose_is_not_named_again(
     path: Path, folder: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that retention has left out, but not deleted, as where it was killed in between, is deleted."""
     with small_files(monkeypatch):
         copy(path, folder)
         data = tmp_path / "tier" / id_of(path).hex() / "data"

@@ -70,7 +70,6 @@ def test_it_tells_how_far_it_is(order: Order) -> None:
 
 
 def test_a_tier_that_is_away_is_tried_again(order: Order, tmp_path: Path) -> None:
-    """Later each time, up to a limit; counted; told in one line while the error is the same; then it goes on."""
     away, back = tmp_path / "away", tmp_path / "tier"
     back.rename(away)
     lines, waited = told(order, *[None] * 8, lambda: away.rename(back), None)
@@ -142,8 +141,6 @@ async def test_nothing_was_started(bench: Bench) -> None:
 
 
 async def test_a_process_that_dies_is_replaced(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that could not be started; neither at once, nor behind the end, with which the last one is gone."""
-
     def fail(*_: object, **__: object) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
@@ -178,8 +175,6 @@ async def test_a_process_that_dies_is_replaced(bench: Bench, monkeypatch: pytest
     assert bench.tiering._copier is None
 
 
-# A hub and its clients: they read what was deleted here.
-
 KIB = 1024
 
 
@@ -212,7 +207,6 @@ def copied_of(hub: RecordingHub) -> int:
 
 
 async def publish(hub: RecordingHub, first: int, count: int) -> None:
-    """Publish numbered messages of 2 KiB, few of them in a commit, which makes a segment at least; and one more."""
     async with connect(hub.url) as client:
         for number in range(first, first + count):
             send = client.publish if number % 8 else client.publish_confirmed
@@ -221,7 +215,6 @@ async def publish(hub: RecordingHub, first: int, count: int) -> None:
 
 
 async def test_clients_read_what_is_not_here_any_more(tmp_path: Path) -> None:
-    """By offset, by time, by topic, and on into what is live; the hub says that it reaches back to the beginning."""
     path, tier = tmp_path / "journal", tmp_path / "tier"
     tier.mkdir()
     async with ticking(path, str(tier)) as hub:

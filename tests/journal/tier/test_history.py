@@ -97,7 +97,6 @@ def read(
 
 
 def test_all_of_it(place: Place, tmp_path: Path) -> None:
-    """What is old is nowhere but in the tier, in several files, and the newest records are not in it."""
     kept = Kept(tmp_path, place.address)
     held = files_of(place, id_of(kept.path))
     assert len(list(held.entries())) > 2
@@ -179,7 +178,6 @@ def test_times(kept: Kept, history: History) -> None:
 
 
 def test_what_the_tier_has_no_more(kept: Kept, history: History) -> None:
-    """What it deleted, and a gap, are gone, and the error says what is next; what is new in it is seen."""
     fill_untidily(kept.path, 30, 30)
     kept.copy()
     expected = everything(kept.path)[-60:]
@@ -258,7 +256,6 @@ def test_holes(tmp_path: Path) -> None:
 
 
 def test_a_damaged_manifest(kept: Kept, history: History) -> None:
-    """It is an error that names it, and how far it reaches; what is here is read, and what was known before."""
     assert read(history) == kept.records
     (manifest,) = Path(kept.tier).glob("*/manifest.json")
     flip(manifest, 100)

@@ -103,7 +103,6 @@ def test_holes() -> None:
 
 
 def test_no_entry_for_what_is_not_as_it_was() -> None:
-    """Other offsets than its name says, half a file, other values, statistics that readers would believe."""
     data, entry = holed()
     tail = data[-entry.tail_bytes :]
     lying = data[: -entry.tail_bytes] + tail.replace(b"/t/0", b"/t/1", 1)
@@ -217,8 +216,6 @@ def test_flipped_bits_are_noticed() -> None:
     assert noticed > 110
 
 
-# Records as tables and back.
-
 TOPICS = st.one_of(st.sampled_from(["/a", "/b", "/zeek/dns", "/ü", ""]), st.text(max_size=20))
 ROW = st.tuples(st.integers(-(2**60), 2**60), TOPICS, st.integers(0, 3), st.binary(max_size=30))
 
@@ -248,7 +245,6 @@ def test_records_come_back_byte_for_byte(first: int, parts: list[list[tuple[int,
 
 
 def test_a_digest_tells_rows_apart() -> None:
-    """Another value, time, topic, offset or encoding, or another order, gives another one; a slice is what it shows."""
     rows = [(1, "/a", 0, b"x"), (2, "/b", 0, b"yy"), (3, "/c", 0, b"")]
     table = Stripe([block_of(5, rows)]).table
     others = [
@@ -266,7 +262,6 @@ def test_a_digest_tells_rows_apart() -> None:
 
 
 def test_rows_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns are those of Spark, rows are sorted by topic, then offset; some of them make sparse blocks."""
     types = {"offset": pa.int64(), "timestamp": pa.timestamp("us", "UTC"), "topic": pa.string(), "value": pa.binary()}
     assert {field.name: field.type for field in SCHEMA} == types | {"encoding": pa.int8()}
     made = blocks(100, topics=7)
@@ -283,7 +278,6 @@ def test_rows_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They end where the topic changes; those of one topic are bounded."""
     monkeypatch.setattr(parquet, "GROUP_RECORDS", 10)
     topics = [set(group["topic"].to_pylist()) for group in Stripe(blocks(100, topics=20)).groups()]
     assert [len(each) for each in topics] == [2] * 10
