@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -36,16 +37,17 @@ OnNames = Callable[[str, Announced | None], object]
 Announce = Callable[[Literal["appeared", "gone"], Claim], object]
 
 
-class NamesStatistics(NamedTuple):
+@dataclass(slots=True)
+class NamesStatistics:
     """Names at one moment. Totals count from the start of the hub."""
 
-    names: int
-    far: int  # Names announced by peer hubs, each as often as there are hubs that announce it
-    waiting: int  # Claims that wait for a name with another owner
-    appeared_total: int
-    refused_total: int  # Claims of clients that were refused
-    lost_total: int  # Owners here that lost their name to an earlier claim at a peer hub
-    unheard_total: int  # Names announced by peers that were not taken: they were bad, or too many
+    names: int = 0
+    far: int = 0  # Names announced by peer hubs, each as often as there are hubs that announce it
+    waiting: int = 0  # Claims that wait for a name with another owner
+    appeared_total: int = 0
+    refused_total: int = 0  # Claims of clients that were refused
+    lost_total: int = 0  # Owners here that lost their name to an earlier claim at a peer hub
+    unheard_total: int = 0  # Names announced by peers that were not taken: they were bad, or too many
 
 
 class Names:
@@ -70,10 +72,7 @@ class Names:
         # Handler → names: those that a client owns or waits for, and those that another hub announces.
         self._names: dict[Owner, dict[str, None]] = {}
         self._on_names: OnNames = _unheard  # Announces to the mesh
-        # How many claims other hubs announce, and how many wait. Raised as one comes, lowered as it goes.
-        self._far = self._waiting = 0
-        # Totals from the start of the hub; nothing takes away from them.
-        self._appeared_total = self._refused_total = self._lost_total = self._unheard_total = 0
+        self._counters = NamesStatistics()  # All names are counted in the register
 
     # Clients.
 
@@ -99,7 +98,7 @@ class Names:
             claim = Claim(name, handler, labels, now_us, self._hub, handler.id, wish.queue, tell)
             return self._claim(handler, claim)
         except (InvalidNameError, RejectedError):
-            self._refused_total += 1
+            self._counters.refused_total += 1
             raise
 
     def _claim(self, handler: Handler, claim: Claim) -> Standing:
@@ -127,7 +126,7 @@ class Names:
         if earlier is None:
             self._check_room(handler, name, contest)
             self._remember_name(handler, name)
-            self._waiting += 1
+            self._counters.waiting += 1
             time_us = max(claim.time_us, owner.time_us + 1)  # a clock that is slow must not come before the owner
         else:
             time_us = earlier.time_us
@@ -195,10 +194,10 @@ class Names:
     def _take_out(self, handler: Owner, name: str) -> None:
         contest = self.register[name]
         if isinstance(handler, Handler) and contest.waiting.pop(handler, None) is not None:
-            self._waiting -= 1
+            self._counters.waiting -= 1
             return
         if contest.far.pop(handler, None) is not None:
-            self._far -= 1
+            self._counters.far -= 1
         else:
             contest.held = None
         self._settle(name, contest)
@@ -255,7 +254,7 @@ class Names:
                 self._forget_name(far, name)
                 self._take_out(far, name)
         if cause is not None:
-            self._unheard_total += unheard
+            self._counters.unheard_total += unheard
             raise RejectedError(cause.code, f"{unheard} announced names are not taken: {cause.text}")
 
     def _hear(self, far: RemoteHub, announced: Announced) -> None:
@@ -274,7 +273,7 @@ class Names:
                 text = f"{self.limits.total} names are known, which is the limit of this hub"
                 raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
             contest = self.register.open(name)
-        self._far += name not in names
+        self._counters.far += name not in names
         self._remember_name(far, name)
         contest.far[far] = Claim(name, far, labels, announced.time_us, far.hub, announced.owner)
         self._settle(name, contest)
@@ -287,14 +286,14 @@ class Names:
         held = contest.held
         contest.announced = None if held is None else held.announced
         if raised is not None:
-            self._waiting -= 1
+            self._counters.waiting -= 1
         for handler in passed_over:
-            self._waiting -= 1
+            self._counters.waiting -= 1
             self._forget_name(handler, name)
         if lost is not None:
-            self._lost_total += 1
+            self._counters.lost_total += 1
             if lost.queue:
-                self._waiting += 1
+                self._counters.waiting += 1
             else:
                 self._forget_name(lost.handler, name)
         owner = contest.owner
@@ -317,19 +316,11 @@ class Names:
         if before is not None and (owner is None or (owner.hub, owner.owner) != (before.hub, before.owner)):
             self._announce("gone", before)
         if owner is not None:
-            self._appeared_total += 1
+            self._counters.appeared_total += 1
             self._announce("appeared", owner)
 
     def statistics(self) -> NamesStatistics:
-        return NamesStatistics(
-            names=len(self.register),
-            far=self._far,
-            waiting=self._waiting,
-            appeared_total=self._appeared_total,
-            refused_total=self._refused_total,
-            lost_total=self._lost_total,
-            unheard_total=self._unheard_total,
-        )
+        return replace(self._counters, names=len(self.register))
 
 
 def _unheard(_name: str, _announced: Announced | None) -> None:
@@ -351,21 +342,16 @@ class Settled(NamedTuple):
     """Clients that waited before the one that was raised, but have left: their claims are dropped."""
 
 
+@dataclass(slots=True, eq=False)
 class Claimants:
     """The claims to one name, here and at peer hubs."""
 
-    __slots__ = ("announced", "far", "held", "owner", "waiting")
-
-    def __init__(self) -> None:
-        # The claim of a client of this hub that is announced to peers; None if no client holds the name.
-        self.held: Claim | None = None
-        self.owner: Claim | None = None  # The earliest claim as of the last `settle`; None where there is none
-        # The last announcement to peers; None without one, or after its end was announced.
-        self.announced: Announced | None = None
-        # In the order of their coming; a plain dict would walk over all that had gone to find the first.
-        self.waiting: OrderedDict[Owner, Claim] = OrderedDict()
-        # Hub of the mesh, or link → the claim that it announces.
-        self.far: dict[Owner, Claim] = {}
+    held: Claim | None = None  # The claim of a client of this hub that is announced to peers
+    owner: Claim | None = None  # The earliest claim as of the last `settle`
+    announced: Announced | None = None  # The last announcement to peers, until its end was announced
+    # In the order of their coming; a plain dict would walk over all that had gone to find the first.
+    waiting: OrderedDict[Owner, Claim] = field(default_factory=OrderedDict)
+    far: dict[Owner, Claim] = field(default_factory=dict)  # Hub of the mesh, or link → the claim that it announces
 
     def __bool__(self) -> bool:
         return self.held is not None or bool(self.far) or bool(self.waiting)

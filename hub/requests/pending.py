@@ -29,16 +29,14 @@ from hub.messages.request_frame import TRANSACTIONS, Reply, Request, Status
 from hub.quotas import Resource, Usage
 
 
+@dataclass(slots=True, eq=False)
 class AnswerRun:
     """Consecutive requests of one requester that are answered together."""
 
-    __slots__ = ("asker", "count", "first", "place")
-
-    def __init__(self, asker: Participant, first: int, count: int, place: int) -> None:
-        self.asker = asker
-        self.first = first
-        self.count = count
-        self.place = place  # Place of the first of them in the reply that they are cut from
+    asker: Participant
+    first: int
+    count: int
+    place: int  # Place of the first of them in the reply that they are cut from
 
 
 class AnswerRuns:

@@ -15,6 +15,7 @@ as one request. Requests of a handler that leaves are settled in steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
 from typing import NamedTuple
@@ -36,48 +37,23 @@ from hub.scheduling.memory import Memory
 from hub.topics import RESERVED, printable
 
 
-class RequestStatistics(NamedTuple):
+@dataclass(slots=True)
+class RequestStatistics:
     """Requests at one moment. Totals count from the start of the hub, in requests, not in frames."""
 
-    services: int  # How many prefixes are served, here or at peer hubs
-    pending: int
-    asked_total: int  # Requests that were taken from clients and links, without refused ones
-    answered_total: dict[str, int]  # Requests that were answered, by status
-    abandoned_total: int  # Requests whose requester left before the answer
-    duplicate_total: int  # Requests that were refused because their transaction id was pending
-    late_total: int  # Replies that came when their request was not pending any more
-    unasked_total: int  # Replies to requests that the service never got
-    refused_total: int
-    """Requests of those that may not ask, and replies with a status that only the hub itself may give."""
+    services: int = 0  # How many prefixes are served, here or at peer hubs
+    pending: int = 0
+    asked_total: int = 0  # Requests that were taken from clients and links, without refused ones
+    answered: list[int] = field(default_factory=lambda: [0] * len(Status))  # Answered requests, at their status
+    abandoned_total: int = 0  # Requests whose requester left before the answer
+    duplicate_total: int = 0  # Requests that were refused because their transaction id was pending
+    late_total: int = 0  # Replies that came when their request was not pending any more
+    unasked_total: int = 0  # Replies to requests that the service never got
+    refused_total: int = 0  # Requests without the right to ask, and replies with a status of the hub itself
 
-
-class RequestCounters:
-    """The totals of `RequestStatistics`, each raised when it happens and never lowered."""
-
-    __slots__ = ("abandoned", "answered", "asked", "duplicate", "late", "refused", "unasked")
-
-    def __init__(self) -> None:
-        self.asked = 0
-        # How many requests were answered, at the number of each status.
-        self.answered = [0] * len(Status)
-        self.abandoned = 0
-        self.duplicate = 0
-        self.late = 0
-        self.unasked = 0
-        self.refused = 0
-
-    def statistics(self, services: int, pending: int) -> RequestStatistics:
-        return RequestStatistics(
-            services=services,
-            pending=pending,
-            asked_total=self.asked,
-            answered_total={status.name.lower(): self.answered[status] for status in Status},
-            abandoned_total=self.abandoned,
-            duplicate_total=self.duplicate,
-            late_total=self.late,
-            unasked_total=self.unasked,
-            refused_total=self.refused,
-        )
+    @property
+    def answered_total(self) -> dict[str, int]:
+        return {status.name.lower(): self.answered[status] for status in Status}
 
 
 _RESERVED = RESERVED.encode()
@@ -133,7 +109,7 @@ class Requests:
         # How many requests are pending, of all requesters: raised when one is passed on, lowered when it is settled.
         self._pending = 0
         self._account = memory.account("requests")
-        self.counters = RequestCounters()
+        self.counters = RequestStatistics()  # Services and pending requests are counted elsewhere
         # Called with a handler, a reason and a number, where so many of its requests are not allowed.
         self.on_not_allowed: Callable[[Handler, str, int], object] = _ignore
         self._owner_of = owner_of
@@ -201,13 +177,13 @@ class Requests:
         if handler.closed:
             return None
         if handler.poster is None:
-            self.counters.refused += count
+            self.counters.refused_total += count
             return Refused(CloseCode.NOT_ALLOWED, "whoever is connected in this way cannot ask", count)
         asker = self._participant(handler)
         if not asker.asked.is_free(request.first, count):
-            self.counters.duplicate += count
+            self.counters.duplicate_total += count
             return Refused(CloseCode.BAD_DATA, "REQUEST: a transaction id that is pending already", count)
-        self.counters.asked += count
+        self.counters.asked_total += count
         if self._pending + count > self._limits.pending_total:
             text = f"{self._pending} requests are pending at this hub, the limit is {self._limits.pending_total}"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
@@ -338,11 +314,11 @@ class Requests:
         """Pass a service's reply, with the hub's ids, on to the requester; return its fault, or None."""
         status, count = reply.status, reply.requests
         if status not in (_KNOWN_STATUSES if handler.is_link else _SERVICE_STATUSES):
-            self.counters.refused += count
+            self.counters.refused_total += count
             return Refused(CloseCode.BAD_DATA, f"REPLY: status {status}, a service says 0 (OK) or 1 (FAILED)", count)
         participant = self._participants.get(handler)
         if participant is None:
-            self.counters.unasked += count
+            self.counters.unasked_total += count
             return _unasked(count)
         if count == 1:
             block = participant.owed.singles.get(reply.first)
@@ -390,9 +366,9 @@ class Requests:
         if not lost:
             return None
         if participant.was_issued(first) or settled:
-            self.counters.late += lost
+            self.counters.late_total += lost
             return Refused(CloseCode.BAD_DATA, "REPLY: too late, its request is not pending any more", lost)
-        self.counters.unasked += lost
+        self.counters.unasked_total += lost
         return _unasked(lost)
 
     def _reply(self, asker: Participant, reply: Reply, count: int) -> None:
@@ -410,7 +386,7 @@ class Requests:
         if asker.handler.post(failure(first, count, status, text), keep=True):
             self.counters.answered[status] += count
         else:
-            self.counters.abandoned += count
+            self.counters.abandoned_total += count
 
     # Time-outs, and handlers that leave.
 
@@ -449,7 +425,7 @@ class Requests:
             if block.responder is participant:
                 owed.append(block)
             elif block.left:
-                self.counters.abandoned += block.left
+                self.counters.abandoned_total += block.left
                 self._settle(block.asker, block.left)
                 block.leave()
         self._fail_all(owed, Status.RESPONDER_GONE, "the service was lost before it answered")
@@ -468,7 +444,8 @@ class Requests:
     # Statistics.
 
     def statistics(self) -> RequestStatistics:
-        return self.counters.statistics(len(self.services), self._pending)
+        answered = list(self.counters.answered)
+        return replace(self.counters, services=len(self.services), pending=self._pending, answered=answered)
 
     def _participant(self, handler: Handler) -> Participant:
         participant = self._participants.get(handler)

@@ -11,6 +11,7 @@ another one a lookup in the multimap (about 10 µs); at most `COMPARED` services
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -42,15 +43,12 @@ class Serving(NamedTuple):
     hubs: list[bytes]  # Other hubs of the mesh
 
 
+@dataclass(slots=True, eq=False)
 class _Served:
-    __slots__ = ("hubs", "near", "prefix", "turn")
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-        # Those of this hub that serve it. One joins with its first `serving` of this prefix, and goes with its last.
-        self.near: list[Participant] = []
-        self.hubs: list[RemoteHub] = []  # Other hubs of the mesh that serve it
-        self.turn = 0  # The place behind the service that was chosen last: the next comparison begins there
+    prefix: str
+    near: list[Participant] = field(default_factory=list)  # Services of this hub, in the order of their first `serving`
+    hubs: list[RemoteHub] = field(default_factory=list)  # Other hubs of the mesh that serve it
+    turn: int = 0  # The place behind the service that was chosen last: the next comparison begins there
 
     def __bool__(self) -> bool:
         return bool(self.near or self.hubs)
