@@ -44,6 +44,9 @@ TWINS = "uvloop,hub.messages._runs,hub.journal._packing,hub.requests._block,peer
 BUDGET_S = 60.0
 """Tests of one mutant are taken, the fastest first, until they take so long together."""
 
+HANGS_S = 25
+"""A test that takes so long hangs, which counts as failed: the usual limit of a test is ten times as long."""
+
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -185,13 +188,16 @@ def planted(folder: Path) -> list[Mutant]:
     for file in sorted(folder.glob("*.patch")):
         patch = file.read_text()
         (path,) = re.findall(r"^\+\+\+ b/(.*)$", patch, re.MULTILINE)
-        (start,) = re.findall(r"^@@ -(\d+)", patch, re.MULTILINE)
+        rows = (TREE / path).read_text().splitlines()
         body = patch.partition("\n@@ ")[2].splitlines()[1:]
-        before = [row for row in body if not row.startswith("+")]  # as the rows stand in the file
-        gone = [place for place, row in enumerate(before) if row.startswith("-")]
-        if not gone:  # rows are only added: the one before them tells
+        before = [row[1:] for row in body if not row.startswith("+")]
+        start = next(at for at in range(len(rows)) if rows[at : at + len(before)] == before)  # It may have moved
+        gone = [
+            place for place, row in enumerate(row for row in body if not row.startswith("+")) if row.startswith("-")
+        ]
+        if not gone:  # Rows are only added: the one before them tells
             gone = [next(place for place, row in enumerate(body) if row.startswith("+")) - 1]
-        first, last = int(start) + gone[0], int(start) + gone[-1]
+        first, last = start + 1 + gone[0], start + 1 + gone[-1]
         found.append(Mutant(path, first, last, "planted", file.stem, file.stem, 0, 0, patch, f"planted {file.stem}"))
     return found
 
@@ -358,7 +364,7 @@ def judge(mutant: Mutant, tests: list[str], timeout_s: float) -> dict[str, Any]:
         try:
             change(mutant)
             modules = sorted({test.partition("::")[0] for test in tests})
-            code = _in_child(["-x", *modules], lambda: [_Chosen(tests)], timeout_s)
+            code = _in_child(["-x", "--timeout", str(HANGS_S), *modules], lambda: [_Chosen(tests)], timeout_s)
         finally:
             path.write_bytes(sound)
         outcome = {0: "survived", 5: "not covered"}.get(code if code is not None else -1, "killed")  # 5: none was found
