@@ -7,7 +7,7 @@ Services that change the hub, or show other users, are for admins; in a hub with
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgpack
@@ -144,8 +144,12 @@ class HubServices:
 
 
 def _answer(function: Function, handler: Handler, request: Request, reply: Reply) -> None:
+    plain = as_bytes(request) if request.flags & FLAG_SHARED else request
+    if plain is None:
+        return _fail(reply, request, Status.FAILED, "the values are not there any more")
     try:
-        results = [function(handler, value) for value in _values(request)]
+        values = decode_values(Frame(KIND_MESSAGES, plain.flags, b"", plain.values))
+        results = [function(handler, value) for value in values]
     except (HubError, ValueError) as error:
         return _fail_for(reply, request, error)
     waiting = [result for result in results if isinstance(result, Later)]
@@ -165,30 +169,17 @@ def _answer(function: Function, handler: Handler, request: Request, reply: Reply
 
 
 def _give(reply: Reply, request: Request, results: list[Any]) -> None:
+    answers: list[bytes] = []
     try:
-        answers = [encode_value(_value(result)) for result in results]
+        for result in results:
+            if isinstance(result, Later) and result.error is not None:
+                raise result.error
+            answers.append(encode_value(result.value if isinstance(result, Later) else result))
     except (HubError, ValueError) as error:
         return _fail_for(reply, request, error)
-    if request.flags & FLAG_BATCH:
-        reply(Status.OK, BATCH_COUNT.pack(len(answers)) + b"".join(answers), FLAG_BATCH)
-    else:
-        reply(Status.OK, answers[0], 0)
+    is_batch = request.flags & FLAG_BATCH
+    reply(Status.OK, BATCH_COUNT.pack(len(answers)) + b"".join(answers) if is_batch else answers[0], is_batch)
     return None
-
-
-def _value(result: Any) -> Any:
-    if isinstance(result, Later):
-        if result.error is not None:
-            raise result.error
-        return result.value
-    return result
-
-
-def _values(request: Request) -> list[Any]:
-    plain = as_bytes(request) if request.flags & FLAG_SHARED else request
-    if plain is None:
-        raise ValueError("the values are not there any more")
-    return decode_values(Frame(KIND_MESSAGES, plain.flags, b"", plain.values))
 
 
 def _fail_for(reply: Reply, request: Request, error: Exception) -> None:
@@ -198,10 +189,8 @@ def _fail_for(reply: Reply, request: Request, error: Exception) -> None:
 
 def _fail(reply: Reply, request: Request, status: Status, text: str) -> None:
     reason: bytes = msgpack.packb(text)
-    if request.flags & FLAG_BATCH:
-        reply(status, BATCH_COUNT.pack(request.requests) + reason, FLAG_BATCH)
-    else:
-        reply(status, reason, 0)
+    is_batch = request.flags & FLAG_BATCH
+    reply(status, BATCH_COUNT.pack(request.requests) + reason if is_batch else reason, is_batch)
 
 
 # Questions of one hub of the mesh to another, by its id: `$hub/at/ID/KIND`.
@@ -223,33 +212,22 @@ class Questions(NamedTuple):
     pass_on: Callable[[Handler, Handler, bytes], bytes]
 
 
-class Directed:
-    """The kinds of questions, by name."""
+def find_question(questions: Mapping[str, Questions], request: Request) -> tuple[bytes, Questions, bytes]:
+    """Return the hub that is asked, how a question of this kind is treated, and its value.
 
-    __slots__ = ("_questions",)
-
-    def __init__(self) -> None:
-        self._questions: dict[bytes, Questions] = {}
-
-    def add(self, what: str, questions: Questions) -> None:
-        self._questions[what.encode()] = questions
-
-    def find(self, request: Request) -> tuple[bytes, Questions, bytes]:
-        """Return the hub that is asked, how such a question is treated, and its value.
-
-        Raises:
-            RejectedError: It is no such question.
-        """
-        digits, _, what = request.target[len(_AT) :].partition(b"/")
-        questions = self._questions.get(what)
-        plain = as_bytes(request) if request.flags & FLAG_SHARED else request
-        try:
-            hub = bytes.fromhex(digits.decode()) if len(digits) == _ID_DIGITS else b""
-        except ValueError:
-            hub = b""
-        if questions is None or not hub or plain is None or plain.flags:
-            raise RejectedError(CloseCode.BAD_DATA, "the hub itself serves nothing under this topic")
-        return hub, questions, plain.values
+    Raises:
+        RejectedError: It is no such question.
+    """
+    digits, _, what = request.target[len(_AT) :].partition(b"/")
+    found = questions.get(what.decode(errors="replace"))
+    plain = as_bytes(request) if request.flags & FLAG_SHARED else request
+    try:
+        hub = bytes.fromhex(digits.decode()) if len(digits) == _ID_DIGITS else b""
+    except ValueError:
+        hub = b""
+    if found is None or not hub or plain is None or plain.flags:
+        raise RejectedError(CloseCode.BAD_DATA, "the hub itself serves nothing under this topic")
+    return hub, found, plain.values
 
 
 def is_directed(request: Request) -> bool:

@@ -30,7 +30,7 @@ from hub.messages.frame import FLAG_SHARED
 from hub.messages.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
 from hub.names.claim import Owner
 from hub.policy.policy import not_granted
-from hub.requests.hub_services import Directed, HubServices, is_directed
+from hub.requests.hub_services import HubServices, Questions, find_question, is_directed
 from hub.requests.pending import AnswerRuns, Block, Deadlines, OwnService, Participant, cut_values
 from hub.requests.services import Services
 from hub.scheduling.memory import Memory
@@ -115,7 +115,7 @@ class Requests:
         self._owner_of = owner_of
         self.hub_services = hub_services
         self._hub = hub
-        self.directed = Directed()  # Questions of hubs of the mesh to each other
+        self.directed: dict[str, Questions] = {}  # Questions of hubs of the mesh to each other, by kind
 
     # Services.
 
@@ -255,7 +255,7 @@ class Requests:
             self._fail(asker, request.first, count, Status.NOT_ALLOWED, text)
             return
         try:
-            hub, questions, values = self.directed.find(request)
+            hub, questions, values = find_question(self.directed, request)
             if hub == self._hub:
                 answer = partial(self._answer_directed, asker, request.first)
                 questions.answer(handler, values, answer)

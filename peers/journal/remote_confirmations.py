@@ -80,7 +80,7 @@ class Marks:
         self._seen: OrderedDict[tuple[bytes, int], _Fate] = OrderedDict()
         self.expected = 0
         self.confirmed_total = self.refused_total = 0
-        core.requests.directed.add(RECORDED, Questions(self._ask, lambda _asker, _link, value: value))
+        core.requests.directed[RECORDED] = Questions(self._ask, lambda _asker, _link, value: value)
 
     def tick(self) -> None:
         now_ms = self._now_ms()

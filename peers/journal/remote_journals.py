@@ -133,7 +133,7 @@ class RemoteJournals:
         self.answering = 0
         self.asked_total = 0  # pieces requested
         self.answered_total = self.refused_total = 0  # questions of other hubs
-        core.requests.directed.add(_WHAT, Questions(self._answer, self._pass_on))
+        core.requests.directed[_WHAT] = Questions(self._answer, self._pass_on)
 
     @property
     def pending(self) -> int:

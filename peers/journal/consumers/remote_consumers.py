@@ -208,7 +208,7 @@ class ForHubs:
         self._hubs: dict[bytes, _Hub] = {}
         self.answering = 0
         self.answered_total = self.refused_total = 0
-        core.requests.directed.add(WHAT, Questions(self._answer, pass_on))
+        core.requests.directed[WHAT] = Questions(self._answer, pass_on)
 
     def tick(self) -> None:
         """Forget the clients of unreachable hubs; called once a second."""
@@ -312,7 +312,7 @@ class RemoteConsumers:
         self._joined: set[int] = set()  # ids of clients that have asked to join
         self._parted: set[int] = set()  # disconnected clients that the other hub does not know of yet
         self.asked_total = self.lost_total = 0  # questions asked, and those without an answer because the way was lost
-        core.requests.directed.add(WHAT, Questions(_refuse, pass_on))
+        core.requests.directed[WHAT] = Questions(_refuse, pass_on)
         if not of:
             return
         services = core.requests.hub_services

@@ -191,7 +191,7 @@ class Told:
     def __init__(self, room: Room) -> None:
         self.asked: list[tuple[Handler, object, Answer]] = []
         self.refusal: RejectedError | None = None
-        room.requests.directed.add("what", Questions(self._answer, self._pass_on))
+        room.requests.directed["what"] = Questions(self._answer, self._pass_on)
 
     def _answer(self, link: Handler, value: bytes, answer: Answer) -> None:
         if self.refusal is not None:
