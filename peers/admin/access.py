@@ -1,7 +1,7 @@
 """Services of the hub about users, their rights, the policy, closing and the audit log.
 
-`$hub/rights` answers everybody of themselves: what they could find out by trying, without a logged refusal. All others
-are for admins. A user who is kicked and may connect can come back at once.
+`$hub/rights` answers every client about itself, without a logged refusal. All others are for admins. A user who is
+kicked and may connect can come back at once.
 """
 
 from __future__ import annotations
@@ -99,10 +99,9 @@ class _UsersPage(msgspec.Struct, forbid_unknown_fields=True):
 
 @service("null, or a map with `after`", _UsersPage)
 def users(server: Server, _: Handler, page: _UsersPage) -> Any:
-    """Answer null, or a map with `after`, a user, with a list of maps, by name.
+    """Answer null, or a map with `after`, a user, with a list of users of the policy and of connections, by name.
 
-    They are of users that the policy names, or that are connected. The name is empty for all without rights of their
-    own.
+    The name is empty for all without rights of their own.
     """
     return in_steps(server, _users(server, page.after))
 

@@ -1,9 +1,8 @@
 """`graph`: the mesh as this hub knows it, a page at a time; `trace`: the hubs that want a topic, and the way there.
 
-`$hub/mesh/graph` is for users with the grant: it has ids and names of hubs, numbers of prefixes, Zeeks, and figures of
-this hub's links, but no topics and no users. About 0.5 µs for each hub of the mesh and 1 µs for each hub, link and Zeek
-of the answer. Where the hub is several processes, each is a hub of the mesh, and figures of a link come from the
-process that has it: from the one that is asked, if it has one itself. The mesh may change between two pages.
+`$hub/mesh/graph` has ids and names of hubs, numbers of prefixes, Zeeks, and figures of this hub's links, but no topics
+and no users. About 1 µs for each hub, link and Zeek of the answer. Where the hub is several processes, each is a hub of
+the mesh, and figures of a link come from the process that has it. The mesh may change between two pages.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from hub.mesh.announcement import Record
 from hub.mesh.graph import passed
 from hub.topics import RESERVED, check_topic
 from peers.admin.steps import Work, in_steps, service
+from peers.server.link import Link
 from peers.server.server import Server, connection_of
 from peers.server.ticker import counters_of
-from peers.server.traffic import Standing
 
 Links = dict[str, dict[str, Any]]  # Figures of links, by the id of the hub at the far end
 
@@ -67,7 +66,9 @@ def _page(server: Server, after: bytes, links: Links) -> list[dict[str, Any]]:
 
 
 def _described(server: Server, record: Record, link: dict[str, Any] | None) -> dict[str, Any]:
-    graph = server.core.mesh.graph
+    graph, core, now_s = server.core.mesh.graph, server.core, server.loop.time()
+    lost_s = now_s - min(record.lost_s, now_s)
+    zeeks = core.leaves.own if record.hub == server.id else core.remote_hubs.leaves_of(record.hub)
     return {
         "hub": record.hub.hex(),
         "name": record.name,
@@ -75,34 +76,19 @@ def _described(server: Server, record: Record, link: dict[str, Any] | None) -> d
         "prefixes": len(record.wants),
         "left_out": record.left_out,
         "incomplete": not record.is_whole,
-        "lost": None if record.hub in graph.reached else _lost_at(server, record),
+        "lost": None if record.hub in graph.reached else round(server.wall_us() / 1e6 - lost_s, 3),  # s since 1970
         "links": {other.hex(): cost for other, cost in sorted(graph.links.get(record.hub, {}).items())},
-        "zeeks": _zeeks(server, record.hub),
+        # Each with whether this hub is its gateway, as far as is known here.
+        "zeeks": {str(UUID(bytes=one)): core.leaves.gateway_of(one) == record.hub for one in sorted(zeeks)},
         "link": link,
     }
 
 
-def _measured(server: Server, link: Standing, now_s: float) -> dict[str, Any]:
+def _measured(server: Server, link: Link, now_s: float) -> dict[str, Any]:
     carried, moment, handler = link.carried()._asdict(), link.moment(now_s)._asdict(), link.handler
     dropped = carried.pop("queue_full") + carried.pop("too_large")
     rates = server.ticker.recent.rates(handler.id, connection_of(handler).since_s, counters_of(handler), now_s)
     return {**carried, **moment, "dropped_messages": dropped, "rates": rates}
-
-
-def _zeeks(server: Server, hub: bytes) -> dict[str, bool]:
-    """Return the Zeeks of a hub, each with whether that hub is its gateway, as far as this one knows."""
-    core = server.core
-    endpoints = core.leaves.own if hub == server.id else core.remote_hubs.leaves_of(hub)
-    return {str(UUID(bytes=one)): core.leaves.gateway_of(one) == hub for one in sorted(endpoints)}
-
-
-def _lost_at(server: Server, record: Record) -> float:
-    """Return since when a hub cannot be reached, s since 1970; it is looked at once a second."""
-    now_s = server.loop.time()
-    return round(server.wall_us() / 1e6 - (now_s - min(record.lost_s, now_s)), 3)
-
-
-# Which hubs of the mesh want a topic, and the way there from this hub, by what this hub knows.
 
 
 class _Question(msgspec.Struct, forbid_unknown_fields=True):

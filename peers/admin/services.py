@@ -1,4 +1,4 @@
-"""`add_services`: the table of services of every hub, and those that only tell what the hub has.
+"""`add_services`: the table of services of every hub; settings, journal, nodes and served prefixes.
 
 Where the hub is several processes, the core answers for all of them (`peers.workers.gathering`).
 """

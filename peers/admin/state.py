@@ -7,7 +7,7 @@ connection, `PAGE` of them a turn.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from hub.quotas import USERS_SHOWN
 from hub.requests.hub_services import Later
 from hub.statistics.events import STATISTICS_TOPIC, Event
 from hub.statistics.losses import KEPT
-from peers.admin.steps import in_steps, service
+from peers.admin.steps import Work, in_steps, service
 from peers.server.server import Server, connection_of
 from peers.server.ticker import counters_of
 
@@ -127,7 +127,11 @@ def who(server: Server, _: Handler, page: _WhoPage) -> Any:
     """
     if page.id is not None:
         one = server.core.handlers.get(page.id)
-        return [] if one is None or one.role is Role.LOCAL else [_in_full(server, one, with_history=page.history)]
+        if one is None or one.role is Role.LOCAL:
+            return []
+        found = _described(server, one) | {"sample": sorted(islice(one.shown_prefixes, PREFIXES))}
+        past = server.ticker.recent.rings.behind(one.id) if page.history else None
+        return [found if past is None else found | {"history": past | clock_of(server)}]
     limit = limit_of({} if page.limit is None else {"limit": page.limit})
     if limit > PAGE:
         return in_steps(server, _who_in_steps(server, page, limit))
@@ -156,18 +160,13 @@ def _connections(server: Server, page: _WhoPage, after: int, limit: int) -> list
     handlers = server.core.handlers
     ids = list(handlers)  # in their order, since numbers only grow
     found = (handlers[number] for number in islice(ids, bisect_right(ids, after), None))
-    shown = (one for one in found if one.role is not Role.LOCAL and _is_of(one, page.user))
+    shown = (
+        one
+        for one in found
+        if one.role is not Role.LOCAL
+        and (page.user is None or (one.rights is not None and one.rights.user.name == page.user))
+    )
     return [_described(server, one) for one in islice(shown, limit)]
-
-
-def _in_full(server: Server, handler: Handler, *, with_history: bool) -> dict[str, Any]:
-    found = _described(server, handler) | {"sample": sorted(islice(handler.shown_prefixes, PREFIXES))}
-    history = server.ticker.recent.rings.behind(handler.id) if with_history else None
-    return found if history is None else found | {"history": history | clock_of(server)}
-
-
-def _is_of(handler: Handler, user: str | None) -> bool:
-    return user is None or (handler.rights is not None and handler.rights.user.name == user)
 
 
 def _described(server: Server, handler: Handler) -> dict[str, Any]:
@@ -190,55 +189,38 @@ def _described(server: Server, handler: Handler) -> dict[str, Any]:
 
 
 class Telling:
-    """Announces `$hub/statistics` once a second while it has subscribers, a message a turn.
+    """Announces `$hub/statistics` once a second while it has subscribers, `HANDLERS_PER_STEP` handlers a turn.
 
-    Where the hub is several processes, each tells its own subscribers of all of them.
+    Where the hub is several processes, each has the handlers of all of them for its own subscribers.
     """
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._telling: Iterator[int] | None = None  # Set while the messages of one look are published
-        self._is_asking = False  # Whether the other processes of the hub are asked
+        self._is_telling = False
 
     def tick(self) -> None:
         """Begin, if there are subscribers and the last look is over."""
+        if not self._is_telling and self._server.core.system_events.is_wanted(STATISTICS_TOPIC):
+            self._is_telling = True
+            in_steps(self._server, self._tell()).then(self._end)
+
+    def _end(self) -> None:
+        self._is_telling = False
+
+    def _tell(self) -> Work[None]:
         server = self._server
-        if self._telling is not None or self._is_asking or not server.core.system_events.is_wanted(STATISTICS_TOPIC):
-            return
+        some: Sequence[Any]
+        look: Callable[[Sequence[Any]], list[Any]]
         if server.whole is None:
-            handlers = list(server.core.handlers.values())
-            self._begin(totals(server), len(handlers), lambda first, stop: rows(handlers[first:stop]))
+            head, some, look = totals(server), list(server.core.handlers.values()), rows
         else:
-            self._is_asking = True
-            later = server.whole.ask("statistics")
-            later.then(lambda: self._take(later))
-
-    def _take(self, later: Later) -> None:
-        self._is_asking = False
-        if later.error is None:
-            found = dict(later.value)
-            some = found.pop("some")
-            self._begin(found, len(some), lambda first, stop: some[first:stop])
-
-    def _begin(self, head: dict[str, Any], count: int, look: Callable[[int, int], list[Any]]) -> None:
-        self._telling = self._messages(head | {"handlers": count}, count, look)
-        self._next()
-
-    def _next(self) -> None:
-        # Some handlers a turn: thousands take 0.1 s.
-        if self._telling is None:
-            return
-        if next(self._telling, None) is None:
-            self._telling = None
-        else:
-            self._server.after_turn(self._next)
-
-    def _messages(self, head: dict[str, Any], count: int, look: Callable[[int, int], list[Any]]) -> Iterator[int]:
-        for first in range(0, max(1, count), HANDLERS_PER_STEP):
+            head = dict((yield server.whole.ask("statistics")))
+            some, look = head.pop("some"), list
+        head["handlers"] = len(some)
+        for first in range(0, max(1, len(some)), HANDLERS_PER_STEP):
             if first:
-                head.pop("users", None)
-                head.pop("links", None)
-                head.pop("state", None)
-            some = look(first, first + HANDLERS_PER_STEP)
-            self._server.core.system_events.announce(Event(STATISTICS_TOPIC, head | {"first": first, "some": some}))
-            yield first
+                yield None
+                for field in ("users", "links", "state"):
+                    head.pop(field, None)
+            shown = look(some[first : first + HANDLERS_PER_STEP])
+            server.core.system_events.announce(Event(STATISTICS_TOPIC, head | {"first": first, "some": shown}))

@@ -22,9 +22,7 @@ Work = Generator[Later | None, Any, T]  # Work in steps, which returns an answer
 def service(expected: str, kind: type[Q] | None = None) -> Callable[[Callable[[Server, Any, Q], Any]], Service]:
     """Make a service of a function that gets the server, the asker and the question.
 
-    Args:
-        expected: The right questions, for the error of a wrong one.
-        kind: Type of the question, of which null has the defaults; None where null alone is right.
+    `expected` is for the error of a wrong question. A null has the defaults of `kind`; without it, null alone is right.
     """
 
     def made(answer: Callable[[Server, Any, Q], Any]) -> Service:

@@ -319,7 +319,7 @@ class Client:
         if (from_offset is not None and from_time is not None) or min(from_offset or 0, epoch) < 0:
             raise UsageError("from_offset and epoch, which are 0 or more, and from_time exclude each other")
         from peers.client.journal import JournalStream, Start, time_us  # noqa: PLC0415
-        from peers.transport.backoff import Backoff  # noqa: PLC0415
+        from peers.transport.timing import Backoff  # noqa: PLC0415
 
         at_us = END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)
         start = Start(from_offset or 0, at_us, hub, epoch)

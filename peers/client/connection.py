@@ -21,7 +21,7 @@ from hub.messages.request_frame import Reply, Request
 from hub.messages.stretch import Run
 from peers.client.conversation import ABNORMAL, Conversation, Refusal, Unreadable, Verb
 from peers.client.settings import ClientSettings
-from peers.transport.liveness import Act, Liveness
+from peers.transport.timing import Act, Liveness
 from peers.transport.transport import end_writing, pause_while_unwritten
 from peers.wire.control import Notice, retry_after_s
 from peers.wire.events import Closing

@@ -43,8 +43,8 @@ from peers.client.stream import Subscriptions
 from peers.client.token_source import TokenSource
 from peers.client.values import BadMessage
 from peers.client.wire import WireConversation
-from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.timing import Backoff
 from peers.transport.tls import TlsError, client_context, explained
 from peers.wire.control import Notice
 from peers.wire.hello import Hello

@@ -43,7 +43,7 @@ from peers.client.reports import Reports
 from peers.client.routes import Claim, Wanted
 from peers.client.stream import MessageStream
 from peers.client.values import BadMessage, decode_batch, decode_body
-from peers.transport.backoff import Backoff
+from peers.transport.timing import Backoff
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import END_OF_TIME_US, FETCH_BYTES, FETCH_WAIT_LIMIT_MS, REPLACED, Commit, Fetch, Records, Stage

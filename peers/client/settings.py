@@ -10,8 +10,7 @@ from hub.errors import PeerError, UsageError
 from peers.client.publications import BUFFER_BYTES
 from peers.client.token_source import Token, checked
 from peers.client.values import BadMessage
-from peers.transport.backoff import Backoff
-from peers.transport.liveness import PING_AFTER_S, PING_TIMEOUT_S
+from peers.transport.timing import PING_AFTER_S, PING_TIMEOUT_S, Backoff
 from peers.wire.hello import NAME_LIMIT_BYTES, Hello, QueueWish
 
 PREFETCH = 256  # Default of how many messages of a named consumer a client has that are not acknowledged

@@ -21,7 +21,7 @@ from hub.messages.frame import KIND_MESSAGES, encode_frame
 from peers.client.journal import Committed, JournalAccess
 from peers.client.publications import checked_head
 from peers.client.values import encode_value
-from peers.transport.backoff import LINK_CAP_S, Backoff
+from peers.transport.timing import LINK_CAP_S, Backoff
 from peers.wire.hello import Hello
 from peers.wire.records import TRANSACTION_LIMIT_BYTES, Commit, Stage
 

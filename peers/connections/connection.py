@@ -31,7 +31,7 @@ from peers.connections.conversation import ENDED, Conversation, Session
 from peers.connections.limits import LINGER_S, Holding, Lingering, Pacing, Progress
 from peers.server.reading import WaitingTime
 from peers.server.server import HUB_STOPS, Server
-from peers.transport.liveness import NO_ANSWER, Act, Liveness
+from peers.transport.timing import NO_ANSWER, Act, Liveness
 from peers.transport.tls_transport import KEPT_BYTES
 from peers.transport.transport import NO_TRANSPORT, end_writing, far_address, unread_bytes, write_pieces
 from peers.users.identity import Identity

@@ -27,8 +27,8 @@ from hub.limits import QueueLimits
 from peers.connections.connection import Connection
 from peers.connections.tcp import TcpConversation, tcp_connection
 from peers.server.server import Server
-from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.timing import Backoff
 from peers.transport.tls import TlsError, client_context, explained
 from peers.transport.transport import end_all
 

@@ -43,7 +43,7 @@ from peers.connections.http_pages import (
     refused,
 )
 from peers.server.server import Server
-from peers.transport.liveness import NO_ANSWER
+from peers.transport.timing import NO_ANSWER
 from peers.websocket import zeek_codec as zeek
 from peers.websocket.batches import encode_message
 from peers.websocket.codec import json_item, msgpack_item, singly

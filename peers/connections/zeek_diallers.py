@@ -27,8 +27,8 @@ from peers.connections.zeek_cluster.cluster import Cluster, Member, RemoteCluste
 from peers.connections.zeek_cluster.remote_end import NO_CURVE
 from peers.connections.zeek_cluster.sockets import publisher_connection, subscriber_connection
 from peers.server.server import Server
-from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.timing import Backoff
 from peers.transport.tls import TlsError, bound, load_authorities, load_certificate
 from peers.zeek.broker.messages import BrokerCode
 from peers.zeek.zmtp.session import Mechanism

@@ -128,16 +128,7 @@ class Daemon:
         return self._loaded.listen
 
     async def start(self) -> None:
-        """Listen and dial.
-
-        Raises:
-            ListenError: An address cannot be listened on; nothing is left open, as with all errors.
-            TlsError: TLS cannot be set up as the settings say.
-            ConfigError: CURVE cannot be set up as the settings say.
-            JournalCorruptError, JournalUnavailableError: The journal cannot be opened.
-            StorageError: A store cannot be opened.
-            UsageError, RejectedError: A store of the settings is wrong, or needs a package that is not installed.
-        """
+        """Listen and dial, or raise a `HubError` for a wrong setting, file or address; then nothing is left open."""
         self._fit_descriptors()
         settings = self.server.settings
         self._mechanisms = Mechanisms(settings.zeek, self.server.access.allows_curve_key)
@@ -249,7 +240,14 @@ class Daemon:
         if others is not None:
             await others()
             await self.settle()
-        await self._close_connections(until_s)
+        for connection in list(server.connections):
+            connection.drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                await server.wait_released()
+        for connection in list(server.connections):
+            connection.abort()
+        await asyncio.sleep(0)
         if self._tick is not None:
             self._tick.cancel()
         self._peerings.stores.close()
@@ -257,27 +255,13 @@ class Daemon:
         if self._journal is not None:
             await self._journal.stop()
 
-    async def _close_connections(self, until_s: float) -> None:
-        for connection in list(self.server.connections):
-            connection.drain()
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until_s):
-                await self.server.wait_released()
-        for connection in list(self.server.connections):
-            connection.abort()
-        await asyncio.sleep(0)
-
     async def settle(self) -> None:
         """Write the messages of this turn, and wait until they are recorded and confirmed."""
         self.server.core.flush()
         await self.server.journal.settle()
 
     def prepare(self, loaded: Loaded) -> Prepared:
-        """Read everything that a reload can change, and change nothing; called in any thread.
-
-        Raises:
-            TlsError, ConfigError: A file of the hub's certificate, or of users, cannot be used.
-        """
+        """Read everything that a reload can change, and change nothing; called in any thread."""
         guarded_again, _ = guarded(dataclasses.replace(loaded, listen=self._loaded.listen), os.environ)
         settings, applied, needs_restart = reloaded(self.server.settings, guarded_again.settings)
         users = read_users(settings.access, settings.zeek)
@@ -357,11 +341,7 @@ class Daemon:
         await self.server.loop.connect_accepted_socket(make, sock)
 
     async def link(self, sock: socket.socket, address: str, *, dialled: bool) -> Connection:
-        """Link with another process of this hub over a pair of connected Unix sockets.
-
-        Returns:
-            The connection; its `lost` is done once the link is gone.
-        """
+        """Link with another process of this hub over a Unix socket; `lost` is done once the link is gone."""
         most = self.server.settings.queue_max  # a message lost here is lost for all clients behind this link
         queue = QueueLimits(most.messages, most.bytes, Overflow.DROP_OLDEST)
         connection = tcp_connection(self.server, queue, dialled=dialled, trusted=True, address=address)
@@ -400,7 +380,7 @@ class Daemon:
         self._log.warning("connection closed: no file descriptor is left", so_far=self.server.admission.shed)
 
     def _fit_descriptors(self) -> None:
-        places, limits = self.server.admission, self.server.settings.limits
+        admission, limits = self.server.admission, self.server.settings.limits
         listens_unix = any(endpoint.scheme is Scheme.UNIX for endpoint in self._loaded.listen)
         shared = self.server.settings.shm.descriptors if listens_unix else 0
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -412,26 +392,26 @@ class Daemon:
                     resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
                     soft = number
                     break
-        places.limit, places.newcomers_limit = limits.connections, limits.newcomers
-        places.address_limit = limits.connections_per_address
-        self.server.handshakes.limit = limits.tls_handshakes
+        admission.limit, admission.places.limit = limits.connections, limits.newcomers
+        admission.address_limit = limits.connections_per_address
+        self.server.handshakes.places.limit = limits.tls_handshakes
         self.server.handshakes.limit_s = limits.tls_handshake_s
         if soft != resource.RLIM_INFINITY and soft < needed:
             shared = min(shared, soft // _SHARED_PART)
             room = max(2, soft - RESERVED_DESCRIPTORS - shared)
-            places.newcomers_limit = min(limits.newcomers, max(1, room // _NEWCOMERS_PART))
-            self.server.handshakes.limit = min(limits.tls_handshakes, places.newcomers_limit)
-            places.limit = min(limits.connections, room - places.newcomers_limit)
+            admission.places.limit = min(limits.newcomers, max(1, room // _NEWCOMERS_PART))
+            self.server.handshakes.places.limit = min(limits.tls_handshakes, admission.places.limit)
+            admission.limit = min(limits.connections, room - admission.places.limit)
             self._log.warning(
                 "fewer connections than set",
-                limit=places.limit,
-                newcomers=places.newcomers_limit,
+                limit=admission.limit,
+                newcomers=admission.places.limit,
                 set=limits.connections,
                 nofile=soft,
             )
         self.server.shared.descriptors.limit = shared
         quotas = self.server.core.quotas
-        quotas.set_total(Resource.CONNECTIONS, places.limit)
+        quotas.set_total(Resource.CONNECTIONS, admission.limit)
         quotas.set_total(Resource.DESCRIPTORS, shared)
 
     def _close_servers(self) -> None:

@@ -79,7 +79,10 @@ class RateLimit:
 
     def admit(self, event: str, now_s: float) -> int | None:
         """Return how many lines of this event were dropped since the last admitted or reported one; None to drop it."""
-        bucket = self._bucket(event, now_s)
+        bucket = self._buckets.get(event)
+        if bucket is None:
+            name = event if len(self._buckets) < self._names else _OTHER_NAMES
+            bucket = self._buckets.setdefault(name, _Bucket(self._burst_lines, now_s))
         self._fill(bucket, now_s)
         if bucket.lines < 1:
             bucket.suppressed += 1
@@ -98,13 +101,6 @@ class RateLimit:
             if bucket.lines >= self._burst_lines:
                 del self._buckets[event]
         return found
-
-    def _bucket(self, event: str, now_s: float) -> _Bucket:
-        bucket = self._buckets.get(event)
-        if bucket is None:
-            name = event if len(self._buckets) < self._names else _OTHER_NAMES
-            bucket = self._buckets.setdefault(name, _Bucket(self._burst_lines, now_s))
-        return bucket
 
     def _fill(self, bucket: _Bucket, now_s: float) -> None:
         passed_s = max(0.0, now_s - bucket.filled_s)
@@ -146,7 +142,15 @@ def configure(
     handler.setFormatter(_text_form(colours=terminal and not environ.get("NO_COLOR")) if text else _json_form())
     if isinstance(stream, OutputQueue):
         stream.adopt(settings.queue_bytes, lambda lines: handler.format(_dropped(lines)))
-    _install(handler, logging.getLevelNamesMapping()[settings.level.upper()])
+    level, root = logging.getLevelNamesMapping()[settings.level.upper()], logging.getLogger()
+    for old in [old for old in root.handlers if old.get_name() == _HANDLER_NAME]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level if level <= logging.DEBUG else max(level, logging.WARNING))
+    for name in _OWN_LOGGERS:
+        logging.getLogger(name).setLevel(level)
+    for name in _TALKATIVE_LOGGERS:
+        logging.getLogger(name).setLevel(max(level, logging.INFO))
     structlog.configure(
         processors=[
             filter_by_level,
@@ -179,18 +183,6 @@ def _dropped(lines: int) -> logging.LogRecord:
     return logging.makeLogRecord(level | {"name": __name__, "msg": event, "_logger": None, "_name": "warning"})
 
 
-def _install(handler: logging.Handler, level: int) -> None:
-    root = logging.getLogger()
-    for old in [old for old in root.handlers if old.get_name() == _HANDLER_NAME]:
-        root.removeHandler(old)
-    root.addHandler(handler)
-    root.setLevel(level if level <= logging.DEBUG else max(level, logging.WARNING))
-    for name in _OWN_LOGGERS:
-        logging.getLogger(name).setLevel(level)
-    for name in _TALKATIVE_LOGGERS:
-        logging.getLogger(name).setLevel(max(level, logging.INFO))
-
-
 def _rate_filter(limit: RateLimit, clock: Callable[[], float]) -> Callable[[logging.LogRecord], bool]:
     def admits(record: logging.LogRecord) -> bool:
         if record.levelno <= logging.DEBUG:
@@ -214,7 +206,7 @@ def _text_form(*, colours: bool) -> logging.Formatter:
     columns = [
         Column("timestamp", column(styles.timestamp, str)),
         Column("level", LogLevelColumnFormatter(levels, styles.reset, width=7)),
-        Column("event", column(styles.bright, _sentence, width=24)),
+        Column("event", column(styles.bright, lambda it: _escaped(_shortened(str(it), _VALUE_CHARACTERS)), width=24)),
         Column("", column(styles.kv_value, _shown, key_style=styles.kv_key)),
     ]
     # The traceback is rendered before, so the renderer's own (which shows the values of variables) is not used.
@@ -223,7 +215,7 @@ def _text_form(*, colours: bool) -> logging.Formatter:
         _common_fields("%Y-%m-%d %H:%M:%S"),
         structlog.processors.format_exc_info,
         _indent_traceback,
-        _escape_keys,
+        lambda _logger, _method, line: {_escaped(key): value for key, value in line.items()},
         renderer,
     ]
     return ProcessorFormatter(processors=processors)
@@ -263,10 +255,6 @@ def _indent_traceback(_logger: WrappedLogger, _method: str, line: EventDict) -> 
     return line
 
 
-def _escape_keys(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
-    return {_escaped(key): value for key, value in line.items()}
-
-
 def _plain_fields(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
     return {
         _escaped(field): _shortened(str(value), _TRACEBACK_CHARACTERS)
@@ -274,10 +262,6 @@ def _plain_fields(_logger: WrappedLogger, _method: str, line: EventDict) -> Even
         else _bounded(value)
         for field, value in line.items()
     }
-
-
-def _sentence(value: object) -> str:
-    return _escaped(_shortened(str(value), _VALUE_CHARACTERS))
 
 
 def _shown(value: object) -> str:
@@ -426,8 +410,6 @@ class OutputQueue(io.TextIOBase):
     def _put(self, line: bytes) -> None:
         self._queued_bytes += len(line)
         self._lines.put(line)
-
-    # The thread.
 
     def _handle(self, line: bytes) -> None:
         self._write(line)

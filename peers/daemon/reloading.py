@@ -35,13 +35,7 @@ class Reloaded(NamedTuple):
 
 
 class Reloading:
-    """Reloads a daemon.
-
-    Args:
-        load: Reads the settings; called in a thread.
-        applied: Called once new settings are in force.
-        forced: Whether a reload may close any number of connections, as another process has judged it.
-    """
+    """Reloads a daemon: calls `load` in a thread, and `applied` once new settings are in force."""
 
     def __init__(
         self,
@@ -55,7 +49,7 @@ class Reloading:
         self._daemon = daemon
         self._load = load
         self._applied = applied
-        self._forced = forced
+        self._forced = forced  # A reload may close any number of connections, as another process has judged it
         self._manager = manager or ServiceManager()
         self._task: asyncio.Task[None] | None = None  # The reload that is under way
         self._is_due = False  # Whether a signal has come meanwhile

@@ -48,8 +48,12 @@ class Vouching(NamedTuple):
         leaf = tls.getpeercert(binary_form=True)
         if leaf is None:
             return True
-        if self.revoked and _number(leaf) in self.revoked:
-            return False
+        if self.revoked:
+            from cryptography.x509 import load_der_x509_certificate  # noqa: PLC0415 -- few hubs have revocation lists
+
+            loaded = load_der_x509_certificate(leaf)
+            if (loaded.issuer.public_bytes(), loaded.serial_number) in self.revoked:
+                return False
         return not self.authorities or _root(tls) in self.authorities
 
 
@@ -59,13 +63,6 @@ def _root(tls: Any) -> bytes | None:
     else:
         chain = [one.public_bytes(2) for one in tls._sslobj.get_verified_chain() or ()]  # noqa: SLF001 -- 2 is DER
     return bytes(chain[-1]) if chain else None
-
-
-def _number(certificate: bytes) -> tuple[bytes, int]:
-    from cryptography.x509 import load_der_x509_certificate  # noqa: PLC0415 -- few hubs have revocation lists
-
-    loaded = load_der_x509_certificate(certificate)
-    return loaded.issuer.public_bytes(), loaded.serial_number
 
 
 def _revoked(crl: str) -> list[tuple[bytes, int]]:

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import count
 from typing import Any, Final, Protocol
 
 import structlog
@@ -40,7 +41,7 @@ from peers.server.server import HUB_STOPS, Server, connection_of
 from peers.wire.control import with_retry
 from peers.wire.hello import fitting_name
 
-_SUPPRESSED_REPORT_S = 5.0
+_SUPPRESSED_REPORT_S = 5
 _COLLECTED_S = 1.0
 _GROUP_S: Final = 0.02  # Two clients at the default rate, and 200 at the largest one, which takes 10 ms of a turn
 _ANSWERED_S: Final = 2.0  # How long a client is kept, from its turn on, for pending requests of it or to it
@@ -142,15 +143,12 @@ def run(
     announce: Callable[[Daemon], None],
     make_crew: Callable[[Daemon], Crew | None] = lambda _: None,
 ) -> None:
-    """Run a hub in this process.
+    """Run a hub in this process; errors of the start are raised.
 
     Args:
         load: Reads the settings; called now, and again at SIGHUP.
         announce: Called once everything is open, to print where.
         make_crew: Makes the workers, if `workers` asks for some.
-
-    Raises:
-        ConfigError, ListenError, WorkerError: At the start; the text says what to change.
     """
     manager = ServiceManager.taken_from(os.environ)
     loaded = load()
@@ -235,32 +233,22 @@ async def _serve(  # noqa: PLR0913 -- parts that a process has once
 @asynccontextmanager
 async def cared_for(server: Server, limit: RateLimit) -> AsyncIterator[None]:
     """Collect garbage, and report suppressed log lines, now and then within the block."""
-    loop = asyncio.get_running_loop()
-    tasks = [
-        loop.create_task(_report(limit), name="report suppressed log lines"),
-        loop.create_task(_collect(server), name="collect garbage"),
-    ]
+    task = server.loop.create_task(_care(server, limit), name="collect garbage, report suppressed log lines")
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        report_suppressed(limit, loop.time())
+        task.cancel()
+        report_suppressed(limit, server.loop.time())
 
 
-async def _collect(server: Server) -> None:
-    watch = GarbageWatch()
-    while True:
+async def _care(server: Server, limit: RateLimit) -> None:
+    watch, places = GarbageWatch(), server.admission
+    for second in count(1):
         await asyncio.sleep(_COLLECTED_S)
-        places = server.admission
         still = len(places.connections)
         watch.tick(still, places.accepted - still, is_memory_short=server.memory.is_over)
-
-
-async def _report(limit: RateLimit) -> None:
-    while True:
-        await asyncio.sleep(_SUPPRESSED_REPORT_S)
-        report_suppressed(limit, asyncio.get_running_loop().time())
+        if not second % _SUPPRESSED_REPORT_S:
+            report_suppressed(limit, server.loop.time())
 
 
 def host_name() -> str:

@@ -22,12 +22,7 @@ _UNSAID_LIMIT: Final = 16  # Most waiting messages: the oldest go first, as the 
 
 
 class ServiceManager:
-    """The supervisor of this process.
-
-    Args:
-        address: Unix datagram socket: a path, or a name with @ in front; empty for none.
-        watchdog_s: Watchdog time-out; 0 for none.
-    """
+    """The supervisor of this process, at an address as of sd_notify(3)."""
 
     def __init__(self, address: str = "", watchdog_s: float = 0.0) -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address

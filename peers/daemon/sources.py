@@ -66,15 +66,12 @@ def flag(path: str) -> str:
 
 
 def load(flags: Mapping[str, object], environ: Mapping[str, str], config_path: str | None = None) -> Loaded:
-    """Read and merge all sources.
+    """Read and merge all sources, or raise a `ConfigError`.
 
     Args:
         flags: Nested as the TOML file is; None stands for a flag that was not given. Texts are fine for numbers.
         environ: The process's environment.
         config_path: Value of `--config`, or None.
-
-    Raises:
-        ConfigError: The file cannot be read or is not TOML, a key or variable is unknown, or a value is wrong.
     """
     return given(*_file(environ, config_path), *_environment(environ), *_flags(flags, ""))
 
@@ -109,13 +106,10 @@ def _environment(environ: Mapping[str, str]) -> Iterator[_Layer]:
             hint = closest(name, [*paths, *OTHER_VARIABLES])
             if name.startswith(_LINKED_BY_KUBERNETES):
                 hint = "; if Kubernetes set it, put enableServiceLinks: false into the pod's specification"
-            raise ConfigError(f"environment {_shown(name)}", "", f"unknown variable{hint}")
+            shown = (name if name.isprintable() else ascii(name)[1:-1])[:_SHOWN_CHARACTERS]
+            raise ConfigError(f"environment {shown}", "", f"unknown variable{hint}")
         path = paths[name]
         yield source, _nested(path, KEYS[path].from_text(environ[name]))
-
-
-def _shown(name: str) -> str:
-    return (name if name.isprintable() else ascii(name)[1:-1])[:_SHOWN_CHARACTERS]
 
 
 def _flags(flags: Mapping[str, object], prefix: str) -> Iterator[_Layer]:

@@ -1,14 +1,9 @@
 """`Admission`: limits of connections, and which silent one must give way when there are too many.
 
-```
-accepted ──admit──▶ newcomer ──settle (HELLO, handshake)──▶ settled ──release──▶ gone
-              │        └── evicted: too many newcomers, the oldest goes
-              └──refused──▶ a newcomer still, for as long as it takes to send the reason
-```
-
-A stranger can open thousands of silent connections a second. Such newcomers have a limit of their own, at which one of
-them gives way to the next. Settled connections are never evicted; when they hold all places, one more is refused. At
-most `limit` connections are admitted and at most `newcomers_limit`, refused ones included, are newcomers.
+A stranger can open thousands of silent connections a second. Until its HELLO or handshake (`settle`), a connection is a
+newcomer: newcomers have a limit of their own, at which the oldest one gives way to the next. Settled connections are
+never evicted; when they hold all places, one more is refused. A refused connection counts as a newcomer for as long as
+it takes to send the reason.
 """
 
 from __future__ import annotations
@@ -40,22 +35,13 @@ class Admission:
         self.shed = 0  # Closed unseen, because no descriptor was left for them
         # Admitted ones, until released, with the host (`host_of`) that each counts for; empty for none
         self.connections: dict[Connected, str] = {}
-        # Neither settled nor released, refused ones included
-        self._newcomers: Newcomers[Connected] = Newcomers(limits.newcomers)
+        # Newcomers, refused ones included; the daemon lowers their limit where the process may open too few descriptors
+        self.places: Newcomers[Connected] = Newcomers(limits.newcomers)
         self._connections_of: Counter[str] = Counter()  # By host
 
     @property
     def newcomers(self) -> int:
-        return len(self._newcomers)
-
-    @property
-    def newcomers_limit(self) -> int:
-        """Most newcomers; the daemon lowers it where the process may open too few descriptors."""
-        return self._newcomers.limit
-
-    @newcomers_limit.setter
-    def newcomers_limit(self, limit: int) -> None:
-        self._newcomers.limit = limit
+        return len(self.places)
 
     def admit(self, connection: Connected, address: str) -> str:
         """Give a new connection a place, or return why it gets none.
@@ -63,24 +49,27 @@ class Admission:
         Even without a place it counts as a newcomer until it is released, for it takes a moment to send the reason.
         """
         host = host_of(address)
-        oldest = self._newcomers.giving_way(host)
+        oldest = self.places.giving_way(host)
         if oldest is not None:
             self._evict(oldest)
-        self._newcomers.add(connection, host)
+        self.places.add(connection, host)
         refusal = self._refusal(host)
         if refusal:
             self.refused += 1
             return refusal
-        self._enter(connection, host)
+        self.enter(connection, host)
         return ""
 
-    def enter(self, connection: Connected) -> None:
-        """Give a place to a connection that this hub has opened, without any limit."""
-        self._enter(connection, "")
+    def enter(self, connection: Connected, host: str = "") -> None:
+        """Give a place to a connection, without a limit if this hub has opened it."""
+        self.accepted += 1
+        self.connections[connection] = host
+        if host:
+            self._connections_of[host] += 1
 
     def settle(self, connection: Connected) -> None:
         """The far side has sent HELLO: no other connection gets its place."""
-        self._newcomers.remove(connection)
+        self.places.remove(connection)
 
     def release(self, connection: Connected) -> None:
         self.settle(connection)
@@ -90,18 +79,12 @@ class Admission:
             if not self._connections_of[host]:
                 del self._connections_of[host]
 
-    def _enter(self, connection: Connected, host: str) -> None:
-        self.accepted += 1
-        self.connections[connection] = host
-        if host:
-            self._connections_of[host] += 1
-
     def _refusal(self, host: str) -> str:
         if host and self._connections_of[host] >= self.address_limit:
             return f"{self.address_limit} connections from this address are open, which is the limit"
         if len(self.connections) < self.limit:
             return ""
-        oldest = next((one for one in self._newcomers if one in self.connections), None)
+        oldest = next((one for one in self.places if one in self.connections), None)
         if oldest is None:
             return f"{self.limit} connections are open, which is the limit"
         self._evict(oldest)
@@ -131,9 +114,6 @@ class Newcomers(Generic[One]):
 
     def __iter__(self) -> Iterator[One]:
         return iter(self._hosts)
-
-    def __contains__(self, one: One) -> bool:
-        return one in self._hosts
 
     def giving_way(self, host: str) -> One | None:
         """Return the newcomer that must go so that there is room for one more from a host, or None."""
@@ -168,7 +148,7 @@ class Handshakes:
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._newcomers: Newcomers[TlsTransport] = Newcomers(limits.tls_handshakes)
+        self.places: Newcomers[TlsTransport] = Newcomers(limits.tls_handshakes)
         self.limit_s = limits.tls_handshake_s
         self.evicted = 0
         self._timers: dict[TlsTransport, asyncio.TimerHandle] = {}
@@ -177,27 +157,19 @@ class Handshakes:
         self._is_closed = False
 
     def __len__(self) -> int:
-        return len(self._newcomers)
-
-    @property
-    def limit(self) -> int:
-        return self._newcomers.limit
-
-    @limit.setter
-    def limit(self, limit: int) -> None:
-        self._newcomers.limit = limit
+        return len(self.places)
 
     def begin(self, one: TlsTransport) -> None:
         host = host_of(one.address)
         if self._is_closed:  # it was accepted in the moment in which the hub began to stop
             one.abort()
             return
-        oldest = self._newcomers.giving_way(host)
+        oldest = self.places.giving_way(host)
         if oldest is not None:
             self.evicted += 1
             self.end(oldest)
             oldest.abort()
-        self._newcomers.add(one, host)
+        self.places.add(one, host)
         self._timers[one] = self._loop.call_later(self.limit_s, one.time_out)
 
     def is_due(self, one: TlsTransport) -> None:
@@ -205,7 +177,7 @@ class Handshakes:
         self._wake()
 
     def end(self, one: TlsTransport) -> None:
-        self._newcomers.remove(one)
+        self.places.remove(one)
         self._line.pop(one, None)
         timer = self._timers.pop(one, None)
         if timer is not None:
@@ -213,7 +185,7 @@ class Handshakes:
 
     def close(self) -> None:
         self._is_closed = True
-        for one in list(self._newcomers):
+        for one in list(self.places):
             self.end(one)
             one.abort()
 

@@ -48,11 +48,7 @@ class Keepalive:
         connection.due_s = -1
 
     def tick(self, now_s: float) -> None:
-        """Check all connections that are due.
-
-        Raises:
-            ExceptionGroup: Some checks have failed by a bug; all others were done.
-        """
+        """Check all connections that are due; failures by bugs are raised as a group at the end."""
         failed: list[Exception] = []
         now = math.floor(now_s)
         for second in range(self._last_s + 1, now + 1):

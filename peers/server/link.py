@@ -114,12 +114,7 @@ class Lag:
 
 
 class LinkProof:
-    """The token of a link that this hub has dialled, renewed before it ends, so that the link stays.
-
-    Args:
-        read: Returns the current token, empty for none; may raise `ConfigError`.
-        on_error: Called with the text of that error.
-    """
+    """The token of a link that this hub has dialled, renewed before it ends; `read` may raise a `ConfigError`."""
 
     def __init__(self, read: Callable[[], str], on_error: Callable[[str], None]) -> None:
         self._read = read
@@ -157,13 +152,9 @@ class LinkProof:
 class MeshNews:
     """News of the mesh for one link, and the messages that are written on it with their origins.
 
-    News stand in front of the messages that were routed by them, except for more than a turn's work: otherwise the
-    peer might not know yet where the messages go on, and they would be lost.
-
-    Args:
-        limit_bytes: Largest body that the peer takes.
-        later: Calls a function after this turn of the loop.
-        fit: Returns batches as frames that the peer takes; None where it takes them as they came.
+    News stand in front of the messages that were routed by them, except for more than a turn's work: otherwise the peer
+    might not know yet where the messages go on, and they would be lost. `fit` returns batches as frames that the peer
+    takes; None where it takes them as they came.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 -- both ends of it
@@ -248,14 +239,7 @@ class MeshNews:
 
 
 class Link:
-    """One link; attaches the handler of the peer to the core.
-
-    Args:
-        write: Writes frames behind those that the session has to send.
-        proof: Proof of this hub to the peer; None where the peer has dialled.
-        fit: As for `MeshNews`.
-        cost: Cost of the link in the mesh, as this side says.
-    """
+    """One link; attaches the handler of the peer to the core. `proof` is None where the peer has dialled."""
 
     def __init__(  # noqa: PLR0913 -- all that is known of a peer
         self,
@@ -297,8 +281,6 @@ class Link:
         server.core.link(handler, hello.id, self.news.tell, cost=cost)
         server.traffic.begin(self, now_s)
 
-    # Frames of the peer.
-
     def confirm(self, notice: Notice) -> None:
         """The peer has taken a fresh token."""
         if self._proof is not None and self._proof.is_last(notice.request):
@@ -337,8 +319,6 @@ class Link:
         self._missed += messages
         self._server.accounts.miss(self.peer, messages)
 
-    # Once a second.
-
     def check(self, now_s: float) -> float:
         """Send an account, a fresh token and a PING, each if it is time for that; return when to look again."""
         handler = self.handler
@@ -366,8 +346,6 @@ class Link:
         if overtaken:
             self._server.accounts.overtake(self.peer, overtaken)
 
-    # Figures.
-
     def carried(self) -> Carried:
         handler = self.handler
         return Carried(
@@ -389,8 +367,6 @@ class Link:
             lag_s=self._lag.lag_s(now_s),
             cost=mesh.graph.links[mesh.hub].get(self.peer.hub),
         )
-
-    # The end.
 
     def tell_last(self) -> None:
         """CLOSE follows, or the peer has sent it; this side reads no more."""

@@ -83,13 +83,10 @@ class Links:
         return hub_id in self._links
 
     def add(self, hub_id: bytes, link: Link, now_s: float) -> bool:
-        """Add a link whose far side has sent HELLO, and close an older one if the rules say so.
+        """Add a link whose far side has sent HELLO; return whether it stands.
 
-        Returns:
-            Whether the link stands. If not, it must wait: a call of `proceed` or `refuse` follows.
-
-        Raises:
-            RejectedError: The far side is this hub itself.
+        If not, it must wait: a call of `proceed` or `refuse` follows. Raises a `RejectedError` if the far side is this
+        hub.
         """
         if hub_id == self._own_id:
             raise RejectedError(CloseCode.THAT_IS_YOURSELF, "that is yourself: a hub does not peer with itself")
@@ -99,7 +96,14 @@ class Links:
             return True
         dialled_by_lower = link.dialled == (self._own_id < hub_id)
         if older.used or older.dialled == link.dialled or not dialled_by_lower:
-            self._put_on_trial(hub_id, older, link, now_s)
+            before = self._trials.get(hub_id)
+            if before is not None:  # the far side has dialled once more, and believes in its last link only
+                self._end_trial(before)
+                before.newer.refuse(CloseCode.ALREADY_CONNECTED, _already(hub_id))
+            token = next(self._tokens).to_bytes(_TOKEN_BYTES)
+            trial = self._trials[hub_id] = _Trial(self, hub_id, older, link, token)
+            self._keepalive.watch(trial, now_s + PROOF_S)
+            older.ask(token)
             return False
         self._links[hub_id] = link
         older.refuse(CloseCode.ALREADY_CONNECTED, _already(hub_id))
@@ -161,16 +165,6 @@ class Links:
             text = f"no answer within {PROOF_S:g} s: another link of hub {trial.hub_id.hex()} takes its place"
             older.refuse(CloseCode.ALREADY_CONNECTED, text)
         self._later(trial.newer.proceed)
-
-    def _put_on_trial(self, hub_id: bytes, older: Link, newer: Link, now_s: float) -> None:
-        before = self._trials.get(hub_id)
-        if before is not None:  # the far side has dialled once more, and believes in its last link only
-            self._end_trial(before)
-            before.newer.refuse(CloseCode.ALREADY_CONNECTED, _already(hub_id))
-        token = next(self._tokens).to_bytes(_TOKEN_BYTES)
-        trial = self._trials[hub_id] = _Trial(self, hub_id, older, newer, token)
-        self._keepalive.watch(trial, now_s + PROOF_S)
-        older.ask(token)
 
     def _end_trial(self, trial: _Trial) -> None:
         if self._trials.get(trial.hub_id) is trial:

@@ -102,22 +102,14 @@ def budget(limit_bytes: int) -> Memory:
         resident_bytes()
     except OSError:  # there is no /proc
         memory = Memory(limit_bytes)
-        memory.count_only_charged(_peak_bytes())
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        memory.count_only_charged(peak if sys.platform == "darwin" else peak * 1024)
         return memory
     return Memory(limit_bytes, resident_bytes)
 
 
-def _peak_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
 def resident_bytes() -> int:
-    """Return how much memory of this process is resident.
-
-    Raises:
-        OSError: There is no /proc.
-    """
+    """Return how much memory of this process is resident; raises an `OSError` without /proc."""
     return int(os.pread(_statm(os.getpid()), 100, 0).split()[1]) * _PAGE_BYTES
 
 

@@ -68,6 +68,12 @@ class Scrape:
         self.marks = server.marks
 
 
+def each(owner: str, label: str, figure: str) -> Callable[[Any], dict[str, float]]:
+    """Return the figures of all elements of an attribute by their label, except those that are None."""
+    elements, label_of, figure_of = map(attrgetter, (owner, label, figure))
+    return lambda s: {label_of(one): figure_of(one) for one in elements(s) if figure_of(one) is not None}
+
+
 def handlers_by_role(scrape: Scrape) -> dict[str, float]:
     """Return how many data sinks there are, by role; all others are of this process."""
     statistics = scrape.statistics
@@ -129,7 +135,7 @@ METRICS: tuple[Row[Scrape], ...] = (
     Row("hub_connections_newcomers", GAUGE, "Connections that have not identified themselves yet.",
         "server.admission.newcomers"),
     Row("hub_connections_newcomers_limit", GAUGE, "Limit of connections that have not identified themselves.",
-        "server.admission.newcomers_limit"),
+        "server.admission.places.limit"),
     Row("hub_connections_evicted", COUNTER, "Newcomers closed to make room for others.", "server.admission.evicted"),
     Row("hub_connections_shed", COUNTER, "Connections closed because no file descriptor was left.",
         "server.admission.shed"),
@@ -143,7 +149,7 @@ METRICS: tuple[Row[Scrape], ...] = (
         ("share",)),
     Row("hub_connections_watched", GAUGE, "Connections with a deadline.", lambda s: len(s.server.keepalive)),
     Row("hub_tls_handshakes", GAUGE, "TLS handshakes in progress.", lambda s: len(s.server.handshakes)),
-    Row("hub_tls_handshakes_limit", GAUGE, "Limit of TLS handshakes in progress.", "server.handshakes.limit"),
+    Row("hub_tls_handshakes_limit", GAUGE, "Limit of TLS handshakes in progress.", "server.handshakes.places.limit"),
     Row("hub_tls_handshakes_evicted", COUNTER, "TLS handshakes closed to make room for others.",
         "server.handshakes.evicted"),
     Row("hub_tls_failures", COUNTER, "Failed TLS handshakes of clients and peer hubs.", "server.tls_failures"),
@@ -260,8 +266,7 @@ METRICS: tuple[Row[Scrape], ...] = (
         "server.accounts.messages_in_doubt"),
     Row("hub_links_missed_messages", COUNTER, "Messages of peer hubs that did not arrive, as these hubs reported.",
         "server.accounts.missed_messages"),
-    Row("hub_link_up", GAUGE, "Links to hubs of a name that are up.",
-        lambda s: {one.hub: one.links for one in s.links}, ("hub",)),
+    Row("hub_link_up", GAUGE, "Links to hubs of a name that are up.", each("links", "hub", "links"), ("hub",)),
     Row("hub_link_messages", COUNTER, "Messages over links.",
         lambda s: {(one.hub, "in"): one.carried.received_messages for one in s.links}
         | {(one.hub, "out"): one.carried.sent_messages for one in s.links},
@@ -271,18 +276,16 @@ METRICS: tuple[Row[Scrape], ...] = (
         | {(one.hub, "out"): one.carried.sent_bytes for one in s.links},
         ("hub", "direction")),
     Row("hub_link_queued_messages", GAUGE, "Messages that wait for a link.",
-        lambda s: {one.hub: one.queued_messages for one in s.links}, ("hub",)),
+        each("links", "hub", "queued_messages"), ("hub",)),
     Row("hub_link_waiting_seconds", GAUGE, "Time that the oldest queued message of a link has waited.",
-        lambda s: {one.hub: one.waiting_s for one in s.links}, ("hub",)),
-    Row("hub_link_lag_seconds", GAUGE, "Time from a PING to its answer.",
-        lambda s: {one.hub: one.lag_s for one in s.links if one.lag_s is not None}, ("hub",)),
-    Row("hub_link_cost", GAUGE, "Cost of the link in the mesh.",
-        lambda s: {one.hub: one.cost for one in s.links if one.cost is not None}, ("hub",)),
+        each("links", "hub", "waiting_s"), ("hub",)),
+    Row("hub_link_lag_seconds", GAUGE, "Time from a PING to its answer.", each("links", "hub", "lag_s"), ("hub",)),
+    Row("hub_link_cost", GAUGE, "Cost of the link in the mesh.", each("links", "hub", "cost"), ("hub",)),
     Row("hub_link_dropped_messages", COUNTER, "Messages lost at a link.",
         lambda s: {(one.hub, reason): lost for one in s.links for reason, lost in one.dropped.items()},
         ("hub", "reason")),
     Row("hub_link_path_changes", COUNTER, "Times that messages of some hub began to arrive by this link.",
-        lambda s: {one.hub: one.carried.path_changes for one in s.links}, ("hub",)),
+        each("links", "hub", "carried.path_changes"), ("hub",)),
     # The mesh.
     Row("hub_mesh_hubs", GAUGE, "Known hubs of the mesh.", "mesh.hubs"),
     Row("hub_mesh_hubs_limit", GAUGE, "Limit of known hubs of the mesh.", "server.settings.mesh.hubs"),
@@ -338,15 +341,15 @@ METRICS: tuple[Row[Scrape], ...] = (
     Row("hub_store_entries", GAUGE, "Entries of a store.",
         lambda s: {one.name: one.statistics().store.entries for one in s.server.stores}, ("store",)),
     Row("hub_store_entries_limit", GAUGE, "Limit of the entries of a store.",
-        lambda s: {one.name: one.store.limits.entries for one in s.server.stores}, ("store",)),
+        each("server.stores", "name", "store.limits.entries"), ("store",)),
     Row("hub_store_bytes", GAUGE, "Bytes charged for the entries of a store.",
         lambda s: {one.name: one.statistics().store.bytes for one in s.server.stores}, ("store",)),
     Row("hub_store_bytes_limit", GAUGE, "Limit of the bytes charged for a store.",
-        lambda s: {one.name: one.store.limits.bytes for one in s.server.stores}, ("store",)),
+        each("server.stores", "name", "store.limits.bytes"), ("store",)),
     Row("hub_store_kept_changes", GAUGE, "Last changes of a store, kept for watchers that missed some.",
         lambda s: {one.name: one.statistics().store.kept_changes for one in s.server.stores}, ("store",)),
     Row("hub_store_kept_changes_limit", GAUGE, "Limit of the kept changes of a store.",
-        lambda s: {one.name: one.store.limits.changes for one in s.server.stores}, ("store",)),
+        each("server.stores", "name", "store.limits.changes"), ("store",)),
     Row("hub_store_operations", COUNTER, "Operations of a store, by kind.", store_operations, ("store", "what")),
     # Journals of other hubs.
     Row("hub_far_journals_pending", GAUGE, "Pieces of other hubs' journals that clients of this hub wait for.",
@@ -415,11 +418,11 @@ JOURNAL: tuple[Row[JournalStatistics], ...] = (
     Row("hub_consumers_forgotten", COUNTER, "Queries removed after 30 days without a sign of life.",
         "consumers.forgotten_total"),
     Row("hub_consumer_members", GAUGE, "Clients that share a consumer.",
-        lambda s: {one.name: one.members for one in s.consumers.each}, ("consumer",)),
+        each("consumers.each", "name", "members"), ("consumer",)),
     Row("hub_consumer_lag", GAUGE, "Committed records after the position of a consumer.",
-        lambda s: {one.name: one.lag for one in s.consumers.each}, ("consumer",)),
+        each("consumers.each", "name", "lag"), ("consumer",)),
     Row("hub_consumer_out_messages", GAUGE, "Messages that members of a consumer have not acknowledged yet.",
-        lambda s: {one.name: one.out for one in s.consumers.each}, ("consumer",)),
+        each("consumers.each", "name", "out"), ("consumer",)),
     Row("hub_consumer_messages", COUNTER, "Messages of a consumer, by outcome.",
         lambda s: {(one.name, outcome.removesuffix("_total")): messages
                    for one in s.consumers.each for outcome, messages in one.counters._asdict().items()},

@@ -1,10 +1,5 @@
 """Reads: how much connections may ask for in a turn (`ReadBudget`), how long reads take, and how long messages wait.
 
-```
-read ─▶ within the connection's own share, and something is left of the common one? ─▶ acted on, routed, written: end
-                                   └─ no ─▶ in the line ── next turn, first come first served ─▶ a part each ─▶ end
-```
-
 A share of each connection alone does not bound a turn: four thousand clients that subscribe to ten prefixes each would
 make one of half a second. A connection that finds nothing left of the common share waits in a line, and is not read
 meanwhile. There are two: `events` for messages, requests and pings, `changes` for handshakes, subscriptions, services,

@@ -138,11 +138,7 @@ class Zeek:
 
 
 class Server:
-    """One hub.
-
-    Raises:
-        ConfigError: A file of users (`access.*`) cannot be used.
-    """
+    """One hub; raises a `ConfigError` if a file of users (`access.*`) cannot be used."""
 
     whole: Whole | None = None  # Set where the hub has workers, before a client is served
 
@@ -321,14 +317,7 @@ class Server:
     def hello(
         self, granted: QueueLimits | None = None, link: bytes = b"", *, until_s: float = math.inf, token: str = ""
     ) -> Hello:
-        """Return the HELLO of this hub for a client or a peer hub.
-
-        Args:
-            granted: Queue of the far side, or None.
-            link: Id of the link, if it is one.
-            until_s: Seconds until the credentials of the far side end.
-            token: Token of this hub, for a hub that it has dialled.
-        """
+        """Return the HELLO of this hub for a client or a peer hub, whose credentials end in `until_s`."""
         queue = None if granted is None else QueueWish(granted.messages, granted.bytes, granted.overflow)
         return Hello(
             protocol=1,

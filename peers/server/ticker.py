@@ -54,10 +54,6 @@ class Ticker:
         self._marked = -1  # The number of the step in which `recent` was marked last
         self._looking: Iterator[None] | None = None  # The look that is under way; None between two
 
-    @property
-    def is_looking(self) -> bool:
-        return self._looking is not None
-
     def leave_out(self, link: Connected) -> None:
         """Do not count what crosses a link between processes of this hub."""
         self._inner[link] = 0
@@ -106,14 +102,10 @@ class Ticker:
         self._before, self._waiting = sums, look.waiting
         if self._marked != math.floor(now_s) // STEP_S:
             self._marked = math.floor(now_s) // STEP_S
-            yield from self._mark(now_s)
-
-    def _mark(self, now_s: float) -> Iterator[None]:
-        core = self._source.core
-        shown = [one for one in core.handlers.values() if one.role is not Role.LOCAL]
-        yield from self.recent.mark(now_s, ((one.id, counters_of(one)) for one in shown))
-        found = ((one.messages_per_s, one.name, one) for one in core.topic_rates)
-        yield from self.topics.add(math.floor(now_s) - 1, found, lambda one: (one.messages_per_s, one.bytes_per_s))
+            shown = [one for one in source.core.handlers.values() if one.role is not Role.LOCAL]
+            yield from self.recent.mark(now_s, ((one.id, counters_of(one)) for one in shown))
+            found = ((one.messages_per_s, one.name, one) for one in source.core.topic_rates)
+            yield from self.topics.add(math.floor(now_s) - 1, found, lambda one: (one.messages_per_s, one.bytes_per_s))
 
     def _leave_out(self) -> Collection[int]:
         """Return the numbers of handlers that do not count, and note their counters."""

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hub.handlers.handler import Handler
 from peers.server.keepalive import Keepalive
 from peers.wire.control import Account
+
+if TYPE_CHECKING:
+    from peers.server.link import Link
 
 SETTLE_S: Final = 60.0  # Time for the next link: ample, as links are dialled every second or two
 REMEMBERED: Final = 1024  # Most ended links, 300 bytes each; the oldest is settled and forgotten
@@ -182,20 +184,6 @@ class Moment(NamedTuple):
     cost: int | None  # In the mesh; None outside of one
 
 
-class Standing(Protocol):
-    """A link that is up."""
-
-    @property
-    def peer(self) -> Peer: ...
-
-    @property
-    def handler(self) -> Handler: ...
-
-    def carried(self) -> Carried: ...
-
-    def moment(self, now_s: float) -> Moment: ...
-
-
 class LinkTraffic(NamedTuple):
     """Figures of the links to the hubs of one name."""
 
@@ -218,7 +206,7 @@ class LinkTraffic(NamedTuple):
 
 class _Name:
     def __init__(self) -> None:
-        self.standing: dict[Standing, None] = {}
+        self.standing: dict[Link, None] = {}
         self.ended = Carried()  # The sums of links that have ended
         self.ended_s = 0.0  # When the last one has ended; without a meaning while one stands
         self.lost = {"cut": 0, "missed": 0, "overtaken": 0}  # Messages lost with links, by reason
@@ -235,14 +223,14 @@ class Traffic:
         self._names: dict[str, _Name] = {}
         self._others = _Name()  # Those that are shown together
 
-    def begin(self, link: Standing, now_s: float) -> None:
+    def begin(self, link: Link, now_s: float) -> None:
         shown = shown_name(link.peer)
         self._forget_the_gone(now_s)
         if shown not in self._names and self._has_room():
             self._names[shown] = _Name()
         self._of(link.peer).standing[link] = None
 
-    def end(self, link: Standing, now_s: float) -> None:
+    def end(self, link: Link, now_s: float) -> None:
         """Keep the sums of a link that is over."""
         for name in (self._of(link.peer), self._others):  # there may have been no room for its name when it came up
             if link in name.standing:
@@ -265,7 +253,7 @@ class Traffic:
             found.append(others)
         return found
 
-    def standing(self) -> Iterator[Standing]:
+    def standing(self) -> Iterator[Link]:
         for name in (*self._names.values(), self._others):
             yield from name.standing
 

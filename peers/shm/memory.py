@@ -142,12 +142,7 @@ def read(descriptor: int, size_bytes: int, offset: int) -> bytes:
 
 
 class Account:
-    """Open descriptors that a client has brought.
-
-    Args:
-        limit: Most open descriptors; callers check `has_room` before they open one.
-        parent: A wider account, charged as well.
-    """
+    """Open descriptors that a client has brought; callers check `has_room` before they open one."""
 
     def __init__(self, limit: int, parent: Account | None = None) -> None:
         self.limit = limit

@@ -1,13 +1,8 @@
 """`Ring`: the segment of a publisher. Blocks are allocated in a circle and freed in the same order.
 
-```
-            ┌ oldest                                  next ┐
-segment  ...[7 sent][8 released][9 sent][10 being filled]..........
-             └ expired, or released by every reader: its generation becomes 0, then its room is free
-```
-
-A sent block is not written to again before its generation is 0; a reader that checks the generation before and after
-reading never sees torn values. One client owns a ring, in its event loop; `Block.memory` may be filled by any thread.
+A sent block is not written to again before its generation is 0, once it has expired or every reader has released it; a
+reader that checks the generation before and after reading never sees torn values. One client owns a ring, in its event
+loop; `Block.memory` may be filled by any thread.
 """
 
 from __future__ import annotations
@@ -85,8 +80,6 @@ class Block:
             raise UsageError("a block is sent once; allocate another one")
         return BlockValues.of(self)
 
-    # For the connection.
-
     def send(self, ring: Ring, now_s: float) -> Handle | None:
         """Begin to send; None if the block belongs to another ring or was sent."""
         if self._ring is not ring or self._place is None or self._place.state is not _FILLING:
@@ -137,15 +130,7 @@ class BlockFrame(bytes):
 
 
 class Ring:
-    """One segment.
-
-    Args:
-        size_bytes: Length of the segment.
-        lease_s: After this time a block may be reused though a reader has not released it.
-
-    Raises:
-        OSError: There is no memory, or no memfds on this system.
-    """
+    """One segment; after `lease_s`, a block may be reused though a reader has not released it."""
 
     def __init__(self, size_bytes: int, lease_s: float) -> None:
         if not memory.AVAILABLE:

@@ -260,8 +260,6 @@ class Sharing:
     def charge(self, usage: Usage) -> None:
         self._account.usage = usage
 
-    # From the client.
-
     def take(self, handle: Handle, values: int, limit_bytes: int) -> Shared:
         """Take the memory of a frame with that many values, at most `limit_bytes` of them.
 
@@ -283,7 +281,11 @@ class Sharing:
         if not 0 < values <= min(handle.size_bytes, BATCH_LIMIT_MESSAGES):
             raise RejectedError(CloseCode.BAD_DATA, f"SHARED: {values} values in {handle.size_bytes} bytes")
         if descriptor is None:
-            return self._lease(handle)
+            segment = self._segments.get(handle.segment)
+            if segment is None:
+                text = f"SHARED: segment {handle.segment} is none of this client's"
+                raise RejectedError(CloseCode.NOT_ALLOWED, text)
+            return segment.lease(handle)
         memory.check_sealed(descriptor.number, handle.size_bytes)
         if self._account.has_room:
             descriptor.charge(self._account)
@@ -295,13 +297,6 @@ class Sharing:
         self._account.refuse()  # values must be copied now, because there are too many descriptors
         self._common.copied_total += 1
         return True
-
-    def _lease(self, handle: Handle) -> Lease:
-        segment = self._segments.get(handle.segment)
-        if segment is None:
-            text = f"SHARED: segment {handle.segment} is none of this client's"
-            raise RejectedError(CloseCode.NOT_ALLOWED, text)
-        return segment.lease(handle)
 
     def _next_descriptor(self) -> Descriptor:
         if not self._transport.descriptors:
@@ -347,19 +342,13 @@ class Sharing:
             segment.close()
 
     def check_surplus(self, *, within_frame: bool) -> None:
-        """Check that no descriptor came with a frame that takes none.
+        """Raise a `ProtocolError` if a descriptor came with a frame that takes none.
 
-        Args:
-            within_frame: Whether the read ends inside a frame, whose descriptor may have arrived.
-
-        Raises:
-            ProtocolError: One came.
+        Within a frame, its own descriptor may have arrived.
         """
         if len(self._transport.descriptors) > within_frame:
             self._transport.descriptors.clear()
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, "a descriptor came with a frame that takes none")
-
-    # To the client.
 
     def give(self, frame: bytes, shared: Shared) -> None:
         """Write a frame with its descriptor or segment."""

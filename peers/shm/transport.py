@@ -1,10 +1,5 @@
 """`UnixTransport`: an asyncio transport over a Unix socket that sends and receives descriptors.
 
-```
-recvmsg ─▶ descriptors (FIFO) ┐                       write(data) ─────────────┐
-       └─▶ protocol.data_received(data)               hand_over(data, desc) ───┴▶ buffer ─▶ send, sendmsg
-```
-
 The transports of asyncio and uvloop drop descriptors. A descriptor arrives with the first byte of its frame, since one
 `recvmsg` never reads past data that came with one: it is in `descriptors` before its frame is complete. More than one
 descriptor in a message ends the connection.
@@ -57,8 +52,6 @@ class UnixTransport(asyncio.Transport):
         self._started = True
         self.resume_reading()
 
-    # What a transport tells of itself.
-
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._extra.get(name, default)
 
@@ -72,11 +65,6 @@ class UnixTransport(asyncio.Transport):
         if not isinstance(protocol, asyncio.Protocol):
             raise TypeError("a Unix transport takes an asyncio.Protocol")
         self._protocol = protocol
-
-    def get_protocol(self) -> asyncio.Protocol:
-        return self._protocol
-
-    # Reading.
 
     def pause_reading(self) -> None:
         if self._reading:
@@ -106,7 +94,10 @@ class UnixTransport(asyncio.Transport):
                 self._fail(OSError(errno.EMFILE, "descriptors came in a bunch, or this process can open no more"))
                 return
             if not data:
-                self._end_of_stream()
+                if self._protocol.eof_received():
+                    self.pause_reading()
+                else:
+                    self.close()
                 return
             self._receive(data)
             if not rights:
@@ -120,14 +111,6 @@ class UnixTransport(asyncio.Transport):
                 {"message": "data_received failed", "exception": error, "transport": self, "protocol": self._protocol}
             )
             self._fail(None)
-
-    def _end_of_stream(self) -> None:
-        if self._protocol.eof_received():
-            self.pause_reading()
-        else:
-            self.close()
-
-    # Writing.
 
     def can_write_eof(self) -> bool:
         return True
@@ -259,8 +242,6 @@ class UnixTransport(asyncio.Transport):
         elif self._writing_paused and self._buffered_bytes <= self._low:
             self._writing_paused = False
             self._protocol.resume_writing()
-
-    # The end.
 
     def close(self) -> None:
         if self._closing:

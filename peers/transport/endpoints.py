@@ -40,10 +40,11 @@ _COST = "cost"
 _XSUB = "xsub"
 _NAME = "name"
 _SERIALIZER = "serializer"
-_SERIALIZERS = ("broker-bin-v1", "broker-json-v1")  # Event formats of a Zeek cluster that the hub can read
+_SERIALIZERS = re.compile("broker-bin-v1|broker-json-v1")  # Event formats of a Zeek cluster that the hub can read
 
 # Names of nodes of a Zeek cluster appear in topics, ids, and labels of 128 bytes.
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_NODE_EXPECTED = "a node of the cluster's layout, 1 to 63 of letters, digits, '-', '_' and '.'"
 _COST_MEANS = "belongs to a URL of --peer or --listen: it says what links between hubs cost"
 
 
@@ -161,7 +162,8 @@ class Endpoint:
                 host, port = _host_and_port(url, authority)
                 xsub = _xsub(url, found, port) if scheme is Scheme.ZEEK_ZMQ else 0
                 publish, cost = _publish(url, found), _cost(url, found)
-                name, serializer = _node_name(url, found), _serializer(url, found)
+                name = _checked(url, found, _NAME, _NODE_NAME, _NODE_EXPECTED)
+                serializer = _checked(url, found, _SERIALIZER, _SERIALIZERS, _SERIALIZERS.pattern.replace("|", " or "))
                 return cls(scheme, host, port, "", queue, publish, cost, xsub, name, serializer)
 
     @classmethod
@@ -329,12 +331,23 @@ def _cost(url: str, found: dict[str, str]) -> int | None:
     text = found.get(_COST)
     if text is None:
         return None
-    if re.fullmatch("[0-9]{1,5}", text) is None or not LINK_COST <= int(text) <= LINK_COST_LIMIT:
-        shown = text if text.isprintable() else ascii(text)
-        raise InvalidEndpointError(
-            url, f"{_COST}={shown}: expected a whole number from {LINK_COST} to {LINK_COST_LIMIT}"
-        )
-    return int(text)
+    expected = f"a whole number from {LINK_COST} to {LINK_COST_LIMIT}"
+    cost = int(_checked(url, found, _COST, re.compile("[0-9]{1,5}"), expected))
+    if not LINK_COST <= cost <= LINK_COST_LIMIT:
+        raise InvalidEndpointError(url, f"{_COST}={text}: expected {expected}")
+    return cost
+
+
+def _checked(url: str, found: dict[str, str], key: str, pattern: re.Pattern[str], expected: str) -> str:
+    text = found.get(key, "")
+    if key in found and pattern.fullmatch(text) is None:
+        raise InvalidEndpointError(url, f"{key}={_shown(text)}: expected {expected}")
+    return text
+
+
+def _shown(text: str) -> str:
+    """Return a decoded text, which may be full of control characters, for an error."""
+    return text if text.isprintable() else ascii(text)
 
 
 def _xsub(url: str, found: dict[str, str], port: int) -> int:
@@ -343,23 +356,6 @@ def _xsub(url: str, found: dict[str, str], port: int) -> int:
     if xsub > 65535 or (port and xsub == port):
         raise InvalidEndpointError(url, f"{_XSUB}={xsub}: expected another port than the first, up to 65535")
     return xsub
-
-
-def _node_name(url: str, found: dict[str, str]) -> str:
-    name = found.get(_NAME, "")
-    if _NAME in found and _NODE_NAME.fullmatch(name) is None:
-        shown = name if name.isprintable() else ascii(name)
-        text = f"{_NAME}={shown}: expected a node of the cluster's layout, 1 to 63 of letters, digits, '-', '_' and '.'"
-        raise InvalidEndpointError(url, text)
-    return name
-
-
-def _serializer(url: str, found: dict[str, str]) -> str:
-    serializer = found.get(_SERIALIZER, "")
-    if _SERIALIZER in found and serializer not in _SERIALIZERS:
-        shown = serializer if serializer.isprintable() else ascii(serializer)
-        raise InvalidEndpointError(url, f"{_SERIALIZER}={shown}: expected {' or '.join(_SERIALIZERS)}")
-    return serializer
 
 
 def _publish(url: str, found: dict[str, str]) -> tuple[str, ...]:
@@ -382,16 +378,11 @@ def _setting(found: dict[str, str], name: str) -> Any:
     try:
         return key.convert(key.from_text(found[name]))
     except ValueError as error:
-        text = found[name]  # decoded, and so perhaps full of control characters
-        raise ValueError(f"{name}={text if text.isprintable() else ascii(text)}: {error}") from error
+        raise ValueError(f"{name}={_shown(found[name])}: {error}") from error
 
 
 def host_of(address: str) -> str:
-    """Return the host that a connection counts for, of an address such as `127.0.0.1:50000` or `unix:...`.
-
-    That is the IPv4 address, or the /64 network of an IPv6 address; empty for this machine, where a proxy may have many
-    clients.
-    """
+    """Return the IPv4 address or /64 network that a connection counts for; empty for this machine, as of a proxy."""
     host = address.rpartition(":")[0].strip("[]").partition("%")[0]
     try:
         found = ipaddress.ip_address(host)

@@ -1,11 +1,5 @@
 """TLS contexts for `tls://` and `wss://`, and explanations of TLS errors.
 
-| | listener | client |
-|---|---|---|
-| version | `tls.minimum`, 1.2 or newer | 1.2 or newer |
-| own certificate | always | optional |
-| far side's certificate | as `tls.clients` says, signed by `tls.ca` | always, for the host dialled |
-
 Errors name the file, the cause and the fix. A reload makes a new context: authorities cannot be removed from one. TLS
 of Zeeks is in `peers.connections.zeek_diallers`.
 """

@@ -1,8 +1,4 @@
-"""`TlsTransport`: TLS between a listener's socket and a protocol.
-
-```
-socket ◀─▶ the loop's transport ◀─▶ TlsTransport (TlsSession) ◀─▶ the protocol that `make` returns
-```
+"""`TlsTransport`: TLS between the loop's transport of a listener's socket and a protocol.
 
 Written bytes are encrypted at once and handed to the loop's transport, so pauses, limits and lingering work as without
 TLS. Before the end of the handshake there is no protocol, and no more than one read is buffered until its step is due
@@ -141,19 +137,6 @@ class Handshakes(Protocol):
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """One connection; `make` returns the protocol after the handshake."""
 
-    __slots__ = (
-        "_ends",
-        "_handshakes",
-        "_is_choked",
-        "_make",
-        "_on_failure",
-        "_protocol",
-        "_session",
-        "_tcp",
-        "_unread_answers_bytes",
-        "address",
-    )
-
     def __init__(
         self,
         context: ssl.SSLContext,
@@ -173,8 +156,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._ends = False  # Whether this side has ended its direction or closed
         self._unread_answers_bytes = 0
         self.address = ""
-
-    # What the loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._tcp = cast("asyncio.Transport", transport)
@@ -215,8 +196,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._handshakes.end(self)
         self._ends = True
 
-    # The handshake.
-
     def shake(self) -> None:
         if self.is_closing():
             return
@@ -224,12 +203,18 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             is_done = self._session.shake()
         except (ssl.SSLError, OSError) as error:
             self._send_outgoing()
-            self._fail(_why(error))
+            reason = str(getattr(error, "reason", None) or error.strerror or error)
+            self._fail(f"{reason}: the far side speaks without TLS" if reason in NO_TLS else reason)
             self._close_unwatched()
             return
         self._send_outgoing()
         if is_done:
-            self._open()
+            self._handshakes.end(self)
+            self._protocol = protocol = cast("asyncio.Protocol", self._make())
+            protocol.connection_made(self)
+            if self._is_choked:
+                protocol.pause_writing()
+            self._hand_on()
         if not self.is_closing() and not self._tcp.is_reading():
             self._tcp.resume_reading()
 
@@ -237,20 +222,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._fail("the handshake has taken too long")
         self._tcp.abort()
 
-    def _open(self) -> None:
-        self._handshakes.end(self)
-        self._protocol = protocol = cast("asyncio.Protocol", self._make())
-        protocol.connection_made(self)
-        if self._is_choked:
-            protocol.pause_writing()
-        self._hand_on()
-
     def _fail(self, reason: str) -> None:
         self._ends = True
         self._handshakes.end(self)
         self._on_failure(self.address, reason)
-
-    # Reading.
 
     def _hand_on(self) -> None:
         try:
@@ -303,8 +278,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def is_reading(self) -> bool:
         return self._tcp.is_reading()
-
-    # Writing.
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._ends or not data:
@@ -362,9 +335,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         get = _SESSION_INFO.get(name)
         return self._tcp.get_extra_info(name, default) if get is None else get(self._session.object)
 
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self if self._protocol is None else self._protocol
-
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = cast("asyncio.Protocol", protocol)
 
@@ -375,10 +345,3 @@ def _certificate(of: ssl.SSLObject) -> Any:
         return of.getpeercert()
     except (ValueError, RuntimeError, ssl.SSLError):
         return {"subject": ()}
-
-
-def _why(error: OSError) -> str:
-    reason = str(getattr(error, "reason", None) or error.strerror or error)
-    if reason in NO_TLS:
-        return f"{reason}: the far side speaks without TLS"
-    return reason

@@ -77,13 +77,7 @@ Tested = Literal["allowed", "refused"]  # Questions to the policy, by answer
 
 
 class Access:
-    """Recognises the users of one hub.
-
-    Args:
-        users: Credentials and policy; `NOBODY` grants everything to all.
-        now_s: A monotonic clock, s; failures are slowed down by it.
-        wall_s: The time, s since 1970; proofs end by it.
-    """
+    """Recognises the users of one hub; `now_s` is a monotonic clock, `wall_s` the time since 1970."""
 
     def __init__(self, users: Users, now_s: Callable[[], float], wall_s: Callable[[], float]) -> None:
         self._users = users
@@ -150,7 +144,9 @@ class Access:
         by_token = self._of_token(proof.token) if proof.token else None
         identity = by_certificate or by_token
         if identity is None and proof.certificate and self._users.certificates:
-            raise Refusal(Reason.CERTIFICATE, _unknown(proof.certificate))
+            (subject,), *_ = names_of(proof.certificate)
+            shown = printable(subject.text) if subject.value else "it says no name that can be read"
+            raise Refusal(Reason.CERTIFICATE, f"a certificate that is not in [certificates]: {shown}")
         identity = identity or self._of_account(proof.unix_uid) or self._of_nothing()
         if identity.until_s <= self._wall_s():
             raise Refusal(Reason.ENDED, f"the {identity.how} of user {identity.user} {identity.key} has ended")
@@ -239,9 +235,3 @@ _ANONYMOUS = Identity(ANONYMOUS, frozenset(), "anonymous")
 
 def _is_known(identity: Identity, policy: Policy) -> bool:
     return identity.user in policy or not identity.roles.isdisjoint(policy.roles)
-
-
-def _unknown(certificate: Mapping[str, Any]) -> str:
-    (subject,), *_ = names_of(certificate)
-    shown = printable(subject.text) if subject.value else "it says no name that can be read"
-    return f"a certificate that is not in [certificates]: {shown}"

@@ -253,7 +253,8 @@ def _jwks(tree: object, source: str) -> list[Key]:
         place = f"keys[{number}]"
         if not isinstance(entry, dict):
             raise ConfigError(source, place, "expected an object")
-        if _signs(entry):
+        uses = entry.get("key_ops", ["verify"])
+        if entry.get("use", "sig") == "sig" and isinstance(uses, list) and "verify" in uses:
             key = _jwk(entry, source, place)
             if key.kid in keys:
                 shown = printable(key.kid) if key.kid else "none"
@@ -264,11 +265,6 @@ def _jwks(tree: object, source: str) -> list[Key]:
     if len(keys) > 1 and "" in keys:
         raise ConfigError(source, "keys", "where there are several keys, each needs a kid")
     return list(keys.values())
-
-
-def _signs(entry: Mapping[str, Any]) -> bool:
-    uses = entry.get("key_ops", ["verify"])
-    return entry.get("use", "sig") == "sig" and isinstance(uses, list) and "verify" in uses
 
 
 def _jwk(entry: Mapping[str, Any], source: str, place: str) -> Key:

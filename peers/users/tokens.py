@@ -1,15 +1,12 @@
 """`Tokens`: tokens by their hashes; `TokenFile`: the file that has them; `AdminToken`: the admin's, in clear.
 
 A token is 256 random bits: `hub_` and 43 characters of base64url. The file has one JSON object a line; empty lines and
-comments with `#` are passed over and stay:
+comments with `#` stay:
 
-```
 {"sha256":"9f86d0…","user":"alice","created":"2026-11-22T10:00:00Z","ends":"2026-12-22T10:00:00Z","label":"laptop"}
-```
 
-`ends`, `label` and `roles` may be absent. The first `ID_DIGITS` digits of the hash are the token's id. SHA-256, and no
-slow hash as for passwords: 2**256 tokens cannot be tried. A file is never readable for others than its owner, not for a
-moment; it is changed under a lock and replaced whole, so that a hub reads the old one or the new one.
+SHA-256, and no slow hash as for passwords: 2**256 tokens cannot be tried. A file is never readable for others than its
+owner; it is changed under a lock and replaced whole, so that a hub reads the old one or the new one.
 """
 
 from __future__ import annotations

@@ -71,7 +71,10 @@ def read_users(settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
     tokens, jwts, curve_clients = _tokens(settings), _jwts(settings), read_clients(zeek)
     source = settings.policy or _BUILT_IN
     policy, accounts = _compiled(settings.policy)
-    _check_roles(policy, source, settings, zeek)
+    for key, role in (("access.anonymous", settings.anonymous), ("zeek.role", zeek.role)):
+        if role and role not in policy.roles:
+            known = ", ".join(sorted(policy.roles)[:_SHOWN_ROLES])
+            raise ConfigError("", key, f"there is no role {printable(role)} in {source}; there are {known}")
     return Users(
         policy,
         accounts.certificates,
@@ -82,13 +85,6 @@ def read_users(settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
         settings.anonymous,
         curve_clients,
     )
-
-
-def _check_roles(policy: Policy, source: str, settings: AccessSettings, zeek: ZeekSettings) -> None:
-    for key, role in (("access.anonymous", settings.anonymous), ("zeek.role", zeek.role)):
-        if role and role not in policy.roles:
-            known = ", ".join(sorted(policy.roles)[:8])
-            raise ConfigError("", key, f"there is no role {printable(role)} in {source}; there are {known}")
 
 
 def policy_of(settings: AccessSettings) -> tuple[Policy, str]:

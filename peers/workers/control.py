@@ -102,16 +102,15 @@ class Control(asyncio.Protocol):
             )
             self._reply(number, False, "a bug of the hub, please report it; its log has more")
             return
-        if isinstance(result, Later):
-            result.then(lambda: self._give(number, result))
-        else:
+        if not isinstance(result, Later):
             self._reply(number, None, result)
+            return
 
-    def _give(self, number: int, later: Later) -> None:
-        if later.error is not None:
-            self._reply(number, False, str(later.error))
-        else:
-            self._reply(number, None, later.value)
+        def give() -> None:
+            is_given = result.error is None
+            self._reply(number, None if is_given else False, result.value if is_given else str(result.error))
+
+        result.then(give)
 
     def _reply(self, number: int, kind: Any, value: Any) -> None:
         if number:

@@ -1,11 +1,7 @@
 """`Worker`: a process that serves clients, and is a hub of its own with one link, to the core.
 
-```
-begin ─▶ settings, log, server ─▶ linked ─▶ listens ─▶ serves ─▶ stop ─▶ ended
-                                   └── the core, or the link to it, is gone: ended at once
-```
-
-It ignores signals: those of a terminal or a service manager may reach all processes of a hub, and the core decides.
+It ends at once when the core, or the link to it, is gone. It ignores signals: those of a terminal or a service manager
+may reach all processes of a hub, and the core decides.
 """
 
 from __future__ import annotations
@@ -16,6 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -53,8 +50,8 @@ class Worker:
         self._events: EventsOfWorker
         self._functions: dict[str, Callable[[Any], Any]] = {
             "begin": lambda orders: self._orders.set_result(msgspec.convert(orders, Orders)),
-            "stop": self._begin_stop,
-            "close": self._begin_close,
+            "stop": partial(_set_once, self._stop),
+            "close": partial(_set_once, self._close),
             "reload": self._reload,
         }
         self.control = Control(self._functions)
@@ -144,18 +141,15 @@ class Worker:
         left_s = max(0.0, until_s - self._loop.time())
         await asyncio.wait(ends, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
 
-    def _begin_close(self, _: Any) -> None:
-        if not self._close.done():
-            self._close.set_result(None)
-
-    def _begin_stop(self, left_s: float) -> None:
-        if not self._stop.done():
-            self._stop.set_result(left_s)
-
     def _reload(self, settings: Any) -> None:
         self._newer = given(("the core", settings))
         if self._reloading is not None:
             self._reloading.signal()
+
+
+def _set_once(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
 
 
 async def _run(control: int, link: int, log_queue: OutputQueue) -> int:

@@ -12,10 +12,8 @@
 The mesh carries messages between processes: a worker is a hub with one link, to the core. It serves no client before it
 is linked, and ends when its link or the core does; a hub is up once all its workers are.
 
-```
-stop ─▶ each worker stops accepting ─▶ "heard", once its link has all messages that were published there
-     ─▶ PING over all links, twice: so the others have these messages, too ─▶ "close" ─▶ queues are written, ended
-```
+At a stop, each worker stops accepting, and says "heard" once its link has all messages that were published there. A
+PING over all links, twice, has them arrive at the others; then each worker closes its clients as queues run out.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ from peers.daemon.daemon import Daemon
 from peers.daemon.reloading import Reloading
 from peers.daemon.run import Draining
 from peers.server.audit import By
-from peers.transport.backoff import Backoff
+from peers.transport.timing import Backoff
 from peers.workers.control import LOOK_S, Control, EventsOfCore, Functions, Orders, of_worker, wait_written
 from peers.workers.gathering import Gathering, WorkerCounts, share_services
 
@@ -146,9 +144,6 @@ class Process:
     """One worker as the core sees it: a process with a socket for the link, and one to control it.
 
     It finds the same modules as the core, independent of the working directory; no terminal's signal reaches it.
-
-    Raises:
-        OSError: It cannot be started: there are too many processes, or too little memory.
     """
 
     def __init__(self, number: int, functions: Functions) -> None:
@@ -164,7 +159,7 @@ class Process:
             stack.pop_all()
         their_control.close()
         their_link.close()
-        self._link: Connection | None = None
+        self.connection: Connection | None = None  # Of the link
         self._is_stopping = False  # Its link then ends before it does
         self.control = Control(functions)
 
@@ -180,29 +175,21 @@ class Process:
     async def link(self, daemon: Daemon) -> None:
         """Let the core link with it: the time for a handshake begins now."""
         self._link_socket.setblocking(False)
-        self._link = link = await daemon.link(self._link_socket, f"unix:worker/{self.number}", dialled=False)
+        self.connection = link = await daemon.link(self._link_socket, f"unix:worker/{self.number}", dialled=False)
         if link.lost is not None:
-            link.lost.add_done_callback(lambda _: self._end())
+            # A worker that is not stopping ends then, or hangs, and is killed.
+            link.lost.add_done_callback(lambda _: None if self._is_stopping else self.control.close())
 
     @property
     def hub(self) -> bytes:
         """The id of the worker as a hub; empty while it is not linked."""
-        conversation = self._link.conversation if self._link is not None else None
+        conversation = self.connection.conversation if self.connection is not None else None
         return conversation.far_id if isinstance(conversation, TcpConversation) else b""
-
-    async def wait_written(self) -> None:
-        if self._link is not None:
-            await wait_written(self._link)
 
     def stop(self, left_s: float) -> None:
         """Let it stop: it says "heard" once its link has all published messages, and waits for "close"."""
         self._is_stopping = True
         self.control.tell("stop", left_s)
-
-    def _end(self) -> None:
-        # The link is gone: a worker that does not stop ends then, or hangs, and is killed.
-        if not self._is_stopping:
-            self.control.close()
 
     def kill(self) -> None:
         self._popen.kill()
@@ -210,7 +197,7 @@ class Process:
     async def wait_ended(self) -> str:
         """Wait until it has ended, which it must do soon after its sockets; return how."""
         await asyncio.wait([self.control.lost])
-        if self._link is None:
+        if self.connection is None:
             self._link_socket.close()
         loop = asyncio.get_running_loop()
         try:
@@ -218,14 +205,10 @@ class Process:
         except subprocess.TimeoutExpired:
             self._popen.kill()
             code = self._popen.wait()
-        return f"killed by {_signal_name(-code)}" if code < 0 else f"exit code {code}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"
+        if code >= 0:
+            return f"exit code {code}"
+        number = -code
+        return f"killed by {signal.Signals(number).name if number in set(signal.Signals) else f'signal {number}'}"
 
 
 def _start(number: int, control: int, link: int) -> subprocess.Popen[bytes]:
@@ -241,11 +224,7 @@ class WorkerError(UsageError):
 
 
 class Workers:
-    """The workers of one core, which keeps their ports.
-
-    Raises:
-        WorkerError: They could serve nothing, or this system cannot share ports.
-    """
+    """The workers of one core, which keeps their ports; a `WorkerError` if they cannot share them."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -259,21 +238,19 @@ class Workers:
         self._watching: set[asyncio.Task[None]] = set()  # One task for each process, from its start to its end
         self._linking: set[asyncio.Task[None]] = set()  # One task for each link that is being made
         self._timer: asyncio.TimerHandle | None = None  # The timer of what is due next
-        # Why a worker could not start, until its end is logged.
-        self._reasons: dict[int, str] = {}
+        self._reasons: dict[int, str] = {}  # Why a worker could not start, until its end is logged
         # Done once all workers serve, or one of them cannot at the first attempt.
         self._all_up: asyncio.Future[None] = self._loop.create_future()
-        self._whole = Gathering(self._server, self._controls, self._counts)
+        one = self._supervision
+        counts = lambda silent: WorkerCounts(one.up, len(one), one.started, one.ended, silent)  # noqa: E731 -- one line
+        self._whole = Gathering(self._server, self._controls, counts)
         self._drained: set[int] = set()  # Workers whose clients were all moved off
-        # Called once all are; None before the core's own clients are gone.
-        self._on_drained: Callable[[], object] | None = None
-        # Workers whose publishers were heard to the end, as the hub stops; set with each.
-        self._heard: set[int] = set()
-        self._has_heard = asyncio.Event()
+        self._on_drained: Callable[[], object] | None = None  # Set once the core's own clients are gone
+        self._heard: set[int] = set()  # Workers whose publishers were heard to the end, as the hub stops
+        self._has_heard = asyncio.Event()  # Set with each
         share_services(self._server, self._whole)
         self._events = EventsOfCore(self._server.core, lambda: dict(self._controls()))
-        # The timer of `EventsOfCore.look`.
-        self._looking: asyncio.TimerHandle | None = None
+        self._looking: asyncio.TimerHandle | None = None  # The timer of `EventsOfCore.look`
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     async def start(self) -> None:
@@ -341,7 +318,12 @@ class Workers:
                     self._has_heard.clear()
                     await self._has_heard.wait()
                 for _ in range(2):  # from the workers to the core, and from there to the others
-                    await self._sweep()
+                    for process in list(self._processes.values()):
+                        if process.connection is not None:
+                            await wait_written(process.connection)
+                    swept = asyncio.Event()
+                    self._server.links.sweep([process.hub for process in self._processes.values()], swept.set)
+                    await swept.wait()
         for process in self._processes.values():
             process.control.tell("close")
         if self._watching:
@@ -350,14 +332,6 @@ class Workers:
             process.kill()
         if self._watching:
             await asyncio.wait(self._watching)
-
-    async def _sweep(self) -> None:
-        """Wait until messages on their way between the core and each worker have arrived."""
-        for process in list(self._processes.values()):
-            await process.wait_written()
-        swept = asyncio.Event()
-        self._server.links.sweep([process.hub for process in self._processes.values()], swept.set)
-        await swept.wait()
 
     def _act(self) -> None:
         """Start processes that are due, kill those that are overdue, and look again in time."""
@@ -439,10 +413,6 @@ class Workers:
     def _controls(self) -> list[tuple[int, Control]]:
         """Return the workers that serve."""
         return [(number, self._processes[number].control) for number in self._supervision.serving()]
-
-    def _counts(self, silent_total: int) -> WorkerCounts:
-        one = self._supervision
-        return WorkerCounts(one.up, len(one), one.started, one.ended, silent_total)
 
     def _settings(self) -> dict[str, Any]:
         listen = tuple(str(one) for one in self._daemon.endpoints if one.scheme.is_for_clients)

@@ -87,7 +87,7 @@ async def test_what_a_connection_does(hub: Hub) -> None:
         now_s = int(hub.server.loop.time())
         for second in (now_s - 10, now_s - 5, now_s):
             hub.server.ticker.beat(float(second), 0.0)
-            await eventually(lambda: not hub.server.ticker.is_looking)
+            await eventually(lambda: hub.server.ticker._looking is None)
         (row,) = await client.request("$hub/who", {"id": row["id"], "history": True})
         assert set(row["rates"]) == {"in_messages", "out_messages", "dropped_messages", "out_bytes", "offered_messages"}
         assert len(row["history"]["figures"]["in_messages"]) == row["history"]["points"] == 120
@@ -438,7 +438,7 @@ async def test_of_a_hub_that_records_nothing(hub: Hub) -> None:
 
 async def look(hub: Hub, second: int) -> None:
     hub.server.ticker.beat(float(second), 0.0)
-    await eventually(lambda: not hub.server.ticker.is_looking)
+    await eventually(lambda: hub.server.ticker._looking is None)
 
 
 async def test_the_state(hub: Hub) -> None:

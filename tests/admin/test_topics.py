@@ -60,7 +60,7 @@ async def test_what_a_topic_brought_before(hub: Hub) -> None:
         hub.server.core.tick(now_s)
         for second in (now_s - 5, now_s):
             hub.server.ticker.beat(float(second), 0.0)
-            await eventually(lambda: not hub.server.ticker.is_looking)
+            await eventually(lambda: hub.server.ticker._looking is None)
         history = (await client.request("$hub/topics", {"under": "/open/a"}))["history"]
         assert (history["step_s"], list(history["figures"])) == (5, ["in_messages", "in_bytes"])
         assert history["figures"]["in_messages"][-1] > 0

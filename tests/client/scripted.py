@@ -9,7 +9,7 @@ from hub.errors import PeerError
 from hub.messages.frame import HEADER, HEADER_BYTES, Frame
 from peers.client import BadMessage, Client, connect
 from peers.client.client import Connecting
-from peers.transport.backoff import Backoff
+from peers.transport.timing import Backoff
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.kinds import Kind
 

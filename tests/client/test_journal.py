@@ -30,7 +30,7 @@ from peers.client.journal import History, JournalAccess, time_us
 from peers.client.values import BadMessage
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
-from peers.transport.backoff import Backoff
+from peers.transport.timing import Backoff
 from peers.wire.control import Notice
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.records import FETCH_BYTES, Commit, Fetch, Records, Stage

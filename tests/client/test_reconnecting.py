@@ -11,8 +11,8 @@ import pytest
 from hub.errors import CloseCode, ConnectionLostError, PeerError, ProtocolError, RejectedError, UsageError
 from peers.client import Client, connect
 from peers.client.connection import Ending
-from peers.transport.backoff import Backoff
 from peers.transport.endpoints import InvalidEndpointError
+from peers.transport.timing import Backoff
 from peers.wire.control import encode_close
 from peers.wire.kinds import Kind
 from tests.client.scripted import ScriptedHub, Told

@@ -24,7 +24,7 @@ from peers.client.journal import Committed
 from peers.client.writer import Writer
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
-from peers.transport.backoff import Backoff
+from peers.transport.timing import Backoff
 from peers.wire.records import Commit, Stage
 from tests.hubs.eventually import eventually
 

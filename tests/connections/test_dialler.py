@@ -16,8 +16,8 @@ from hub.errors import CloseCode
 from hub.limits import QueueLimits
 from peers.connections.dialler import ADDRESSES_LIMIT, Dialler, HubDialler, NameDialler, is_name, resolve
 from peers.connections.listener import ListenError
-from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint
+from peers.transport.timing import Backoff
 from tests.garbage import leaves_nothing, left_for_the_collector
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub

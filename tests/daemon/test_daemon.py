@@ -206,9 +206,9 @@ EFFECTS: dict[str, Callable[[Daemon], object]] = {
     "queue.overflow": lambda daemon: daemon._queue(daemon.endpoints[0]).overflow,
     "limits.connections": lambda daemon: min(daemon.server.admission.limit, daemon.server.settings.limits.connections),
     "limits.connections_per_address": lambda daemon: daemon.server.admission.address_limit,
-    "limits.tls_handshakes": lambda daemon: daemon.server.handshakes.limit,
+    "limits.tls_handshakes": lambda daemon: daemon.server.handshakes.places.limit,
     "limits.tls_handshake_s": lambda daemon: daemon.server.handshakes.limit_s,
-    "limits.newcomers": lambda daemon: daemon.server.admission.newcomers_limit,
+    "limits.newcomers": lambda daemon: daemon.server.admission.places.limit,
 }
 """Where a live key is not read from the node's settings each time that it is used."""
 

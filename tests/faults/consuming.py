@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from hub.errors import ResponderGoneError
 from peers.client import ConnectionLostError, connect
-from peers.transport.backoff import Backoff
+from peers.transport.timing import Backoff
 
 _AGAIN_S = 0.1
 _PREFETCH = 500  # enough for a second of work, so that a kill finds much that is not acknowledged

@@ -23,8 +23,8 @@ from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
 from peers.journal.journal import Journal
 from peers.server.server import Server
-from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.timing import Backoff
 from peers.transport.tls_transport import TlsTransport
 from tests.hubs.clock import ShiftedLoop
 from tests.hubs.eventually import eventually

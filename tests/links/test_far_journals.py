@@ -27,8 +27,8 @@ from peers.client.journal import History
 from peers.journal import remote_journals
 from peers.journal.remote_journals import PIECE_BYTES
 from peers.server.metrics import exposition
-from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint
+from peers.transport.timing import Backoff
 from tests.connections.rights.conftest import recognise
 from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually

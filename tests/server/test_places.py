@@ -106,8 +106,8 @@ def test_nothing_is_kept_of_who_has_gone() -> None:
         admission.release(one)
         admission.release(one)
     assert not admission.connections
-    assert not admission._newcomers
-    assert not admission._newcomers._of
+    assert not admission.places
+    assert not admission.places._of
     assert not admission._connections_of
 
 

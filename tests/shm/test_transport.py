@@ -84,7 +84,6 @@ async def test_both_ways(pair: Pair) -> None:
     assert pair.read() == b"abcd"
     assert pair.transport.get_extra_info("socket") is not None
     assert pair.transport.get_extra_info("peername") == ""
-    assert pair.transport.get_protocol() is pair.protocol
 
 
 async def test_what_the_socket_does_not_take_waits(pair: Pair) -> None:

@@ -249,7 +249,6 @@ async def test_a_conversation(listening: Listening) -> None:
     assert spoken.transport.get_extra_info("ssl_object").version() == "TLSv1.3"
     assert spoken.transport.get_extra_info("sslcontext").verify_mode is ssl.CERT_NONE
     assert spoken.transport.get_extra_info("nothing", 7) == 7
-    assert spoken.transport.get_protocol() is spoken
     writer.close()
     await eventually(lambda: spoken.lost)
     assert spoken.has_ended

@@ -14,9 +14,8 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, SERVER, Protocol
 
 from hub.errors import CloseCode, ProtocolError
-from peers.transport.backoff import HELD_S, LINK_CAP_S, Backoff
 from peers.transport.fragments import FRAGMENTS_LIMIT, End, Fragments, Message, end_of
-from peers.transport.liveness import Act, Liveness, Step
+from peers.transport.timing import HELD_S, LINK_CAP_S, Act, Backoff, Liveness, Step
 from peers.transport.transport import far_address, write_pieces
 
 HIGH_WATER_BYTES = 64 * 1024  # the default of asyncio and uvloop before a protocol is paused

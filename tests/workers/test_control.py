@@ -23,7 +23,7 @@ from peers.admin import access
 from peers.admin import state as all_who
 from peers.admin.steps import awaited
 from peers.server.server import Server
-from peers.transport.backoff import CLIENT_CAP_S
+from peers.transport.timing import CLIENT_CAP_S
 from peers.workers import gathering
 from peers.workers.control import Control, Functions, Orders, of_worker
 from peers.workers.gathering import MERGES, PAGES, FromWorker, Gathering, WorkerCounts, merged_page, plain

@@ -23,7 +23,7 @@ from hub.errors import CloseCode, ConnectionLostError, PeerError, RejectedError,
 from hub.messages.batch import decode_values
 from peers.client import Client, connect
 from peers.daemon.reloading import MANY
-from peers.transport.backoff import Backoff
+from peers.transport.timing import Backoff
 from peers.users.tokens import TokenFile
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind

@@ -14,8 +14,8 @@ from websockets.http11 import Request, Response
 from hub.limits import QueueLimits
 from peers.connections.dialler import Dialler
 from peers.connections.zeek_diallers import BridgeDialler
-from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.timing import Backoff
 from peers.websocket.zeek_codec import PATH
 from tests.hubs.eventually import eventually
 from tests.hubs.hub import Hub

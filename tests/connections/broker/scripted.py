@@ -16,8 +16,8 @@ from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler
 from peers.connections.listener import bind
 from peers.connections.zeek_diallers import BrokerDialler, tls_server_context
-from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.timing import Backoff
 from peers.transport.tls_transport import TlsTransport
 from peers.zeek.broker.messages import (
     LENGTH,

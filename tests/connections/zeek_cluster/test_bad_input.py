@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from peers.daemon.daemon import Daemon
-from peers.transport.liveness import Liveness
+from peers.transport.timing import Liveness
 from peers.values import Count
 from peers.values.event import Event
 from peers.zeek.zmtp.events import is_event
