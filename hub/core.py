@@ -6,7 +6,7 @@ bytes of a socket ─▶ routes (one dict hit each) ─▶ one offer a handler �
 
 Everything here is synchronous and belongs to one event loop; other threads connect over sockets (`peers.embedding`).
 The order is fixed: read, route, then write each dirty handler once (`end_read`). The reader sets `write_is_due`
-before. What is offered outside of a read is written at the end of the turn, which is requested through `wake`.
+before. What is offered outside of a read is written at the end of the turn, which is requested through `Outside.wake`.
 """
 
 from __future__ import annotations
@@ -64,12 +64,27 @@ def _receivers(source: Handler, route: Route) -> tuple[Handler, ...]:
     return receivers(source, route.handlers)
 
 
-def _any_prefix(_: str) -> bool:
-    return True
+def _ignore(_: object) -> None: ...
 
 
-def _ignore(_: object = None) -> None:
-    """Stand in for a callback that the shell does not give."""
+class Outside:
+    """Calls of the core to its owner: `peers.server.server.Server`; these do nothing."""
+
+    def wake(self) -> None:
+        """There is something to write: call `flush` once before the loop waits for I/O. Once a turn at most."""
+
+    def wake_at(self, due_ms: int) -> None:
+        """Call `requests.expire` at a time of a monotonic clock, and not at that of the call before."""
+
+    def check_mesh(self) -> None:
+        """Call `mesh.check` at the end of this turn."""
+
+    def on_clash(self, number: int) -> None:
+        """Another hub of the mesh uses the id of this hub."""
+
+    def may_ask_leaves(self, prefix: str) -> bool:  # noqa: ARG002 -- any
+        """Return whether leaves are asked for a prefix with subscribers here; always the same answer."""
+        return True
 
 
 class _Unreached:
@@ -90,15 +105,8 @@ class Core:
     """Handlers, their subscriptions, and the way from a topic to them.
 
     Args:
-        wake: Called, once a turn at most, when there is something to write; must lead to one call of `flush` before
-            the loop waits for I/O again.
         limits: How much there may be of everything.
         asked_of_leaves: Prefixes that leaves are asked for even without subscribers here.
-        may_ask_leaves: Whether leaves are asked for a prefix with subscribers here; always the same answer.
-        wake_at: Called with a time, ms of a monotonic clock, at which `requests.expire` is due; it replaces the time of
-            the call before.
-        check_mesh: Called when `mesh.check` is due at the end of this turn.
-        on_clash: Called when another hub of the mesh uses the id of this hub.
         hub_id: Id of this hub in the mesh.
         hub_name: Name of this hub for people.
         memory: The budget of the process; without one there is no limit.
@@ -107,21 +115,17 @@ class Core:
 
     def __init__(  # noqa: PLR0913 -- what it is told of the outside
         self,
-        wake: Callable[[], object],
+        outside: Outside | None = None,
         limits: CoreLimits = CoreLimits(),  # noqa: B008 -- frozen
         *,
         asked_of_leaves: Iterable[str] = (),
-        may_ask_leaves: Callable[[str], bool] = _any_prefix,
-        wake_at: Callable[[int], object] = _ignore,
-        check_mesh: Callable[[], object] = _ignore,
-        on_clash: Callable[[int], object] = _ignore,
         hub_id: bytes = b"",
         hub_name: str = "",
         memory: Memory | None = None,
         quotas: Quotas | None = None,
     ) -> None:
-        client = limits.client
-        self.scheduler = Scheduler(wake)
+        client, outside = limits.client, outside or Outside()
+        self.scheduler = Scheduler(outside.wake)
         self.memory = Memory() if memory is None else memory
         self.memory.attach(self._relieve, self.scheduler.request)
         self.quotas = Quotas() if quotas is None else quotas
@@ -149,8 +153,8 @@ class Core:
             on_interest=self._change_far,
             on_reach=self._reach_far,
             on_due=self._tell_link,
-            on_clash=on_clash,
-            on_check=check_mesh,
+            on_clash=outside.on_clash,
+            on_check=outside.check_mesh,
             on_change=lambda change, names: self.system_events.announce(mesh_changed(change, names)),
             limits=limits.mesh,
         )
@@ -174,7 +178,10 @@ class Core:
             self.routes.forget,
             Allowance("prefixes", Resource.PREFIXES, client.prefixes, limits.peer_prefixes, self.memory, len),
             self.handlers,
-            Asked(lambda delivery, prefix: delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves),
+            Asked(
+                lambda delivery, prefix: delivery.asks_leaves(prefix) and outside.may_ask_leaves(prefix),
+                asked_of_leaves,
+            ),
         )
         rules_allowed = Allowance("rules", Resource.RULES, client.rules, 0, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
@@ -191,7 +198,7 @@ class Core:
         hub_services = HubServices(self.scheduler.request)
         hub_services.add(RESERVED + "names", lambda _, value: register.answer(value))
         self.requests = Requests(
-            wake_at,
+            outside.wake_at,
             limits.requests,
             Allowance("prefixes to serve", Resource.SERVICES, client.services, 0, self.memory, len),
             self.memory,

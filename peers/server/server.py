@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 import structlog
 
-from hub.core import Core
+from hub.core import Core, Outside
 from hub.errors import CloseCode, RejectedError
 from hub.handlers.counters import Histogram
 from hub.handlers.handler import Handler
@@ -137,7 +137,7 @@ class Zeek:
         return False
 
 
-class Server:
+class Server(Outside):
     """One hub; raises a `ConfigError` if a file of users (`access.*`) cannot be used."""
 
     whole: Whole | None = None  # Set where the hub has workers, before a client is served
@@ -157,13 +157,9 @@ class Server:
         self._mesh_timer: asyncio.TimerHandle | None = None
         self._is_mesh_asked = False
         self.core = Core(
-            lambda: self.loop.call_soon(self.core.flush),
+            self,
             core_limits(settings, self.memory.limit_bytes),
             asked_of_leaves=settings.zeek.topics,
-            may_ask_leaves=self.zeek.may_ask,
-            wake_at=self._expire_at,
-            check_mesh=self._ask_mesh,
-            on_clash=self._warn_of_clash,
             hub_id=self.id,
             hub_name=self.name,
             memory=self.memory,
@@ -215,7 +211,10 @@ class Server:
         self.access.on_refused = lambda address, reason, text: audit.turned_away(address, reason.value, text)
         self.log_statistics: Callable[[], LogStatistics] = LogStatistics  # Replaced where the log has a queue
 
-    def _expire_at(self, due_ms: int) -> None:
+    def wake(self) -> None:
+        self.loop.call_soon(self.core.flush)
+
+    def wake_at(self, due_ms: int) -> None:
         if self._expiry is not None:
             self._expiry.cancel()
         self._expiry = self.loop.call_at(due_ms / 1000, self.expire)
@@ -269,7 +268,7 @@ class Server:
             self._released = asyncio.Event()
             await self._released.wait()
 
-    def _ask_mesh(self) -> None:
+    def check_mesh(self) -> None:
         if not self._is_mesh_asked:
             self._is_mesh_asked = True
             self.after_turn(self._check_mesh)
@@ -283,7 +282,7 @@ class Server:
         if due_s < math.inf:
             self._mesh_timer = self.loop.call_at(due_s, self._check_mesh)
 
-    def _warn_of_clash(self, number: int) -> None:
+    def on_clash(self, number: int) -> None:
         if self.lines.add("clash", self.loop.time()):
             self.log.warning(
                 "another hub has the id of this one, as a cloned process has: start one of them anew",
@@ -350,6 +349,9 @@ class Server:
         """
         late_s = self.loop.time() - self.second_s
         return "" if late_s <= CLOCK_LATE_S else f"the hub's clock has stopped {late_s:.0f} s ago: restart the hub"
+
+    def may_ask_leaves(self, prefix: str) -> bool:
+        return self.zeek.may_ask(prefix)
 
     def after_turn(self, act: Callable[[], object]) -> None:
         """Call `act` once this turn of the loop is over."""

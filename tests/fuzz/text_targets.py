@@ -354,7 +354,7 @@ _NEVER: Any = _Never()
 
 def _run_requests(data: bytes) -> None:
     limits = StoreLimits(entries=20, bytes=64 * 1024, entry_bytes=16 * 1024, changes=10)
-    core = Core(lambda: None)
+    core = Core()
     master = Master(core, _NoClock(), lambda: 10**18, "s", limits, InMemory(lambda: 1))
     asker = Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits(), name="asker")
     position = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hub.core import Core
+from hub.core import Core, Outside
 from hub.errors import RejectedError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
@@ -198,12 +198,12 @@ def mesh_link(core: Core, handler: Handler, *interests: Interest) -> bytes:
     return hub
 
 
-class Turn:
+class Turn(Outside):
     def __init__(self, limits: CoreLimits = CoreLimits(), **settings: Any) -> None:  # noqa: B008 -- frozen
         self.wakes = 0
-        self.core = Core(self._wake, limits, **settings)
+        self.core = Core(self, limits, **settings)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self.wakes += 1
 
     def join(

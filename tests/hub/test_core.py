@@ -471,8 +471,9 @@ def test_leaves_are_told_what_clients_and_links_want() -> None:
     assert set(turn.core.prefixes.asked_of_links.minimal) == {"/a/", "/leaf"}
 
 
-def test_leaves_are_not_asked_for_what_is_not_theirs() -> None:
-    turn = Turn(may_ask_leaves=lambda prefix: prefix != "")
+def test_leaves_are_not_asked_for_what_is_not_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Turn, "may_ask_leaves", lambda _, prefix: prefix != "")
+    turn = Turn()
     turn.join("$hub/peers/", "", "/a/b")
     told, leaf = Replies(), handler_of(role=Role.LEAF)
     turn.core.attach(leaf, told)

@@ -299,7 +299,7 @@ _leaves = st.sampled_from(_LEAVES)
 class Site:
     def __init__(self, number: int) -> None:
         self.id = bytes([number + 1]) * 16
-        self.core = Core(lambda: None, hub_id=self.id)
+        self.core = Core(hub_id=self.id)
         self.links: dict[int, Handler] = {}
         self.gateways: dict[bytes, bytes] = {}
 

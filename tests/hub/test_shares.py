@@ -43,7 +43,7 @@ class Poster:
 class Hub:
     def __init__(self, totals: dict[Resource, int] | None = None, **users: SetLimits) -> None:
         self.quotas = Quotas(totals, QuotaLimits(users=users))
-        self.core = Core(lambda: None, quotas=self.quotas)
+        self.core = Core(quotas=self.quotas)
 
     def join(
         self,
@@ -157,7 +157,7 @@ def test_who_pays_where_memory_is_short() -> None:
     resident = 0
     memory = Memory(160 * SIZE, lambda: resident)
     quotas = Quotas()
-    core = Core(lambda: None, quotas=quotas, memory=memory)
+    core = Core(quotas=quotas, memory=memory)
     hub = Hub()
     hub.core, hub.quotas = core, quotas
     crowd = [hub.join("mallory", "/a", stalled=True)[0] for _ in range(100)]

@@ -97,7 +97,7 @@ def test_what_admins_do() -> None:
 
 
 async def test_admins_hear_of_it() -> None:
-    core = Core(lambda: None)
+    core = Core()
     journal = SlowJournal(core, AUDIT_TOPIC)
     outlets: dict[str, FakeOutlet] = {}
     for user in ("ada", "bob", ""):

@@ -54,7 +54,7 @@ class Sink:
 
 class Source:
     def __init__(self) -> None:
-        self.core = Core(lambda: None)
+        self.core = Core()
         self.memory = Memory()
         self.received_bytes_before = 0
         self.draining = False

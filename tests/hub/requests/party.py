@@ -7,7 +7,7 @@ from typing import Any
 
 import msgpack
 
-from hub.core import Core
+from hub.core import Core, Outside
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.limits import CoreLimits, QueueLimits, RequestLimits
@@ -80,19 +80,19 @@ def values_of(item: Item) -> list[Any]:
     return list(unpacker)
 
 
-class Room:
+class Room(Outside):
     def __init__(self, limits: RequestLimits | None = None, hub_id: bytes = b"") -> None:
         self.woken = False
         self.alarm_ms: int | None = None
         self.now_ms = 0
         asked = CoreLimits(requests=limits or RequestLimits())
-        self.core = Core(self._wake, asked, wake_at=self._wake_at, hub_id=hub_id)
+        self.core = Core(self, asked, hub_id=hub_id)
         self.requests = self.core.requests
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self.woken = True
 
-    def _wake_at(self, due_ms: int) -> None:
+    def wake_at(self, due_ms: int) -> None:
         self.alarm_ms = due_ms
 
     def join(
