@@ -11,12 +11,11 @@ import pytest
 from hub.errors import UsageError
 from peers.cli.journal import journals
 from peers.journal.tier import parquet
-from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
 from tests.cli.journals import cells, complaint, lines, run
 from tests.cli.programs import hub
-from tests.journal.files import AT_US, flip, hurt_block, segments
-from tests.journal.tier.made import fill_untidily
+from tests.journal.files import flip, hurt_block, segments
+from tests.journal.tier.made import copy, fill_untidily
 
 
 def made(path: Path, damaged: int | None, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -25,10 +24,7 @@ def made(path: Path, damaged: int | None, monkeypatch: pytest.MonkeyPatch) -> Pa
     if damaged is not None:
         hurt_block(path, damaged)
     (path.parent / "tier").mkdir()
-    copier = Copier(str(path), place_at(str(path.parent / "tier")), TierRetention(0, 0))
-    while copier.step(AT_US):
-        pass
-    copier.close()
+    copy(path, place_at(str(path.parent / "tier")))
     return path
 
 

@@ -20,9 +20,9 @@ from hub.messages.batch import Batch
 from peers.journal.history import History
 from peers.journal.store import Retention, Segmenting, Store
 from peers.journal.tier import parquet
-from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
 from peers.journal.view import View
+from tests.journal.tier.made import copy as tier_copy
 
 _ALL = Retention(bytes=1 << 50, age_us=1 << 60)
 _AT_US = 1_700_000_000_000_000
@@ -296,9 +296,8 @@ class TierSample:
                 end = first + random.choice([1, 7, 40])
                 store.add([_part(self.records, offset, random, _TIERED_SIZES_BYTES) for offset in range(first, end)])
                 store.commit(now_us=_AT_US)
-        with _small_files(), closing(Copier(str(self.path), place_at(str(self.tier)), TierRetention(0, 0))) as copier:
-            while copier.step(_AT_US):
-                pass
+        with _small_files():
+            tier_copy(self.path, place_at(str(self.tier)), now_us=_AT_US)
         *older, newest = sorted(self.path.glob("*.seg"))
         self._sealed = int(newest.stem)
         for segment in older:

@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from itertools import count
 from pathlib import Path
@@ -108,8 +108,8 @@ class Ledger:
             extent = view.extent
             assert extent.first == 0
             assert extent.next >= self.position, f"{self.position} offsets were there, now {extent.next}"
-            for block in _blocks(view, self.position):
-                self.take(block)
+            for row in view.rows(self.position):
+                self.take(view.block(row))
             assert self.position == extent.next
 
     def take(self, block: Block) -> None:
@@ -138,11 +138,6 @@ class Ledger:
 
     def recorded(self, name: str) -> int:
         return len(self.offsets.get(name, ()))
-
-
-def _blocks(view: View, start: int) -> Iterator[Block]:
-    for row in view.rows(start):
-        yield view.block(row)
 
 
 BATCH_MESSAGES = 12_000  # of one batch of a writer: 2 MB, so that it is routed in several turns of the hub's loop
@@ -282,6 +277,15 @@ def _frame(name: str, numbers: range) -> bytes:
     return Batch.of(topic_of(name, numbers[0]), [value_of(name, number) for number in numbers]).frames
 
 
+async def load(hub: RunningHub, moment: Moment, work: list[Coroutine[Any, Any, None]]) -> None:
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        await moment.wait()
+    finally:
+        hub.strike()
+        await asyncio.gather(*tasks)
+
+
 _ALL = Retention(bytes=1 << 50, age_us=1 << 60)
 
 
@@ -327,7 +331,7 @@ class Lives:
             before = len(ledger.confirmed)
             await self._load(hub)
         confirmed = len(ledger.confirmed) - before
-        opened_s = self._random.choice([self._open_for_reading_s, self._open_for_writing_s, self._leave_s])()
+        opened_s = self._random.choice([self._open_for_reading_s, self._open_for_writing_s, lambda: 0.0])()
         self._lives += 1
         return Life(hub.up_s, growing_bytes, ledger.position, confirmed, opened_s)
 
@@ -347,12 +351,7 @@ class Lives:
             writer.write(hub, moment),
             read_history(hub, ledger.position),
         ]
-        tasks = [asyncio.create_task(each) for each in work]
-        try:
-            await moment.wait()
-        finally:
-            hub.strike()
-            await asyncio.gather(*tasks)
+        await load(hub, moment, work)
 
     def _open_for_reading_s(self) -> float:
         began_s = time.perf_counter()
@@ -371,15 +370,8 @@ class Lives:
         assert store.next == self.ledger.position
         return opened_s
 
-    @staticmethod
-    def _leave_s() -> float:
-        return 0.0
-
     def _look(self) -> None:
         self.ledger.read(self._path)
-        self._check()
-
-    def _check(self) -> None:
         self.ledger.check_confirmed()
         assert self.writer.recorded >= self.writer.next_batch
 

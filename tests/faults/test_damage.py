@@ -12,7 +12,6 @@ import pytest
 from hub.errors import StorageError
 from peers.journal.store import Segmenting
 from peers.journal.tier import parquet
-from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import Patience, place_at
 from tests.daemon.hub_process import HubProcess
 from tests.faults.damage import (
@@ -28,8 +27,8 @@ from tests.faults.damage import (
     zero_sector,
 )
 from tests.faults.tiers import BucketTier, tier_of
-from tests.journal.files import AT_US, everything, flip
-from tests.journal.tier.made import copied, fill_untidily, id_of
+from tests.journal.files import everything, flip
+from tests.journal.tier.made import copied, copy, fill_untidily, id_of
 
 pytestmark = pytest.mark.slow
 
@@ -109,16 +108,10 @@ async def test_a_bucket_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def _copy(path: Path, address: str) -> bool:
-    copier = Copier(
-        str(path), place_at(address, Patience(connect_s=2.0, request_s=2.0, attempts=1)), TierRetention(0, 0)
-    )
     try:
-        while copier.step(AT_US):
-            pass
+        copy(path, place_at(address, Patience(connect_s=2.0, request_s=2.0, attempts=1)))
     except StorageError:
         return True
-    finally:
-        copier.close()
     return False
 
 

@@ -32,6 +32,7 @@ from tests.faults.kills import (
     Ledger,
     Moment,
     RunningHub,
+    load,
     publish_confirmed,
     read_history,
     read_on,
@@ -311,12 +312,7 @@ class TieredLives:
             self._writer.write(hub, moment),
             read_history(hub, self._random.randrange(ledger.position + 1)),
         ]
-        tasks = [asyncio.create_task(each) for each in work]
-        try:
-            await moment.wait()
-        finally:
-            hub.strike()
-            await asyncio.gather(*tasks)
+        await load(hub, moment, work)
 
     def _done(self, stage: str) -> str:
         if stage == "deleted":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,11 @@ __all__ = ["uncaught"]
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Loops:
     return on_each_loop() if item.path.name == "test_readers.py" else on_the_hubs_loop()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
 
 
 @pytest.fixture(autouse=True)

@@ -332,13 +332,6 @@ def record(value: Any, topic: str = "/t", offset: int = 0) -> Record:
     return Record(offset, 0, topic, Encoding.MSGPACK, msgspec.msgpack.encode(value))
 
 
-def test_words() -> None:
-    one, other, far = record(1), record(2, offset=1), record(1, "/u", 2)
-    assert order_of("topic")(one) == order_of("topic")(other) != order_of("topic")(far)
-    assert order_of("all")(one) == order_of("all")(far)
-    assert order_of("none")(one) != order_of("none")(other)
-
-
 def test_a_field_of_all_topics() -> None:
     key_of = order_of("field:uid")
     assert key_of(record({"uid": "C1", "x": [1, {}]})) == key_of(record({"a": 2, "uid": "C1"}, "/u"))

@@ -87,11 +87,6 @@ class Bench:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "journal"
-
-
-@pytest.fixture
 async def bench(path: Path) -> AsyncIterator[Bench]:
     bench = Bench(path)
     yield bench
@@ -199,17 +194,6 @@ async def test_what_a_client_had_that_is_gone_goes_to_others(bench: Bench) -> No
     bench.leave(first.handler)
     assert await waiting == [(1, 2), (2, 3)]
     assert (await bench.row())["counters"]["redelivered_total"] == 2
-
-
-async def test_members_share_by_topic(bench: Bench) -> None:
-    for number in range(4):
-        bench.publish(number, topic=f"/{number % 2}")
-    first, second = Asker(bench), Asker(bench)
-    a, b = await first.join(messages=1), await second.join()
-    assert await first.take(a) == [(0, 0)]
-    assert await second.take(b) == [(1, 1), (3, 3)]
-    await first.done(a, 0)
-    assert await first.take(a) == [(2, 2)]
 
 
 async def test_what_is_not_acknowledged_in_time_comes_again(bench: Bench) -> None:
@@ -358,6 +342,7 @@ async def test_who_may_read_the_journal_may_consume_it(bench: Bench) -> None:
         status, text = await asker.ask("/join", {"name": "c", "terms": terms})
         assert status is Status.NOT_ALLOWED
         assert "journal" in text
+        assert (await asker.ask("/commit", {"name": "q", **terms, "position": 0}))[0] is Status.NOT_ALLOWED
     terms = {"prefixes": ["/app/"], "dead_letters": "/other"}
     status, text = await alice.ask("/join", {"name": "c", "terms": terms})
     assert (status, "publish" in text) == (Status.NOT_ALLOWED, True)
@@ -471,20 +456,6 @@ async def test_what_makes_no_sense_is_refused(path: Path, asked: dict[str, Any],
     status, text = await Asker(bench).ask("/commit", {"name": "q", "prefixes": ["/a"], "position": 1} | asked)
     assert (status, reason in text) == (Status.FAILED, True), text
     assert await Asker(bench).ask("", None) == []
-    await bench.journal.stop()
-
-
-async def test_who_may_not_read_may_not_say_so(path: Path) -> None:
-    policy = read_policy({"roles": {"reader": {"journal": ["/a"]}}, "users": {"alice": ["reader"]}}, "policy.toml")
-    bench = await filled(path)
-    bench.turn.core.authority.adopt(policy)
-    asker = Asker(bench, policy.rights("alice"))
-    assert await commit(asker, 1, "q", "/a/") is None
-    status, _ = await commit(asker, 1, "q", "/b")
-    assert status is Status.NOT_ALLOWED
-    (told,) = bench.journal.consumers.statistics().each
-    assert (told.name, told.lag) == ("alice/q", 2)
-    assert await asker.ask("/remove", {"name": "q"}) is True
     await bench.journal.stop()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -122,13 +123,7 @@ async def test_no_answer_at_all(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
 async def test_who_asks_for_too_many_is_not_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAITING_LIMIT", 4)
     called: list[str] = []
-
-    def first() -> None:
-        called.append("first")
-
-    def second() -> None:
-        called.append("second")
-
+    first, second = (partial(called.append, name) for name in ("first", "second"))
     for _ in range(3):
         bench.ask()
     assert not bench.confirmations.is_behind

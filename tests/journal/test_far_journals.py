@@ -87,6 +87,11 @@ class Bench:
         frame = msgspec.msgpack.decode(item.values, type=bytes)
         return decode_notice(frame[8:]) if frame[4] == Kind.NOTICE else frame
 
+    def refusal(self) -> Notice:
+        told = self.told()
+        assert isinstance(told, Notice)
+        return told
+
 
 @pytest.fixture
 def bench() -> Bench:
@@ -251,13 +256,10 @@ def test_another_hub_reads(bench: Bench) -> None:
 @pytest.mark.parametrize("order", [b"", b"\xc1", 7, _pack({"request": 0}), _pack({"request": 1, "form": "xml"}), LONG])
 def test_what_is_refused_to_another_hub(bench: Bench, order: Any) -> None:
     bench.question(order)
-    told = bench.told()
-    assert isinstance(told, Notice)
-    assert told.code == CloseCode.BAD_DATA
+    assert bench.refusal().code == CloseCode.BAD_DATA
     bench.link.rights = policy_of('[roles.r]\nlink = { take = ["/a"] }\n[users]\nuser = ["r"]\n').rights("user")
     bench.question(Order(5, granted=((("/b", True),),) * GRANTED_LIMIT))
-    told = bench.told()
-    assert isinstance(told, Notice)
+    told = bench.refusal()
     assert (told.code, "64 policies narrow this already" in told.text) == (CloseCode.NOT_ALLOWED, True)
     bench.journal.id = b""
     bench.question(Order(5))
@@ -270,9 +272,7 @@ def test_too_many_wait(bench: Bench) -> None:
         bench.question(Order(5), first=number)
     assert len(bench.journal.fetches) == ANSWERING_LIMIT
     bench.question(Order(5), first=ANSWERING_LIMIT)
-    told = bench.told()
-    assert isinstance(told, Notice)
-    assert told.code == CloseCode.TRY_AGAIN_LATER
+    assert bench.refusal().code == CloseCode.TRY_AGAIN_LATER
     bench.journal.fetches[0][1](records())
     bench.room.settle()
     bench.outlet.take()
@@ -294,13 +294,10 @@ def test_what_a_link_may_take(bench: Bench) -> None:
     bench.link.rights = policy_of('[roles.r]\nlink = {}\n[users]\nuser = ["r"]\n').rights("user")
     deliver(records())
     bench.room.settle()
-    told = bench.told()
-    assert isinstance(told, Notice)
+    told = bench.refusal()
     assert (told.code, told.text) == (CloseCode.TRY_AGAIN_LATER, "what the link may take has changed: ask again")
     bench.question(Order(5), first=6)
-    told = bench.told()
-    assert isinstance(told, Notice)
-    assert told.text == "take: nothing is granted to the link of user 'user'"
+    assert bench.refusal().text == "take: nothing is granted to the link of user 'user'"
 
 
 async def test_a_journal_elsewhere(bench: Bench) -> None:

@@ -97,11 +97,6 @@ class Bench:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "journal"
-
-
-@pytest.fixture
 async def bench(path: Path) -> AsyncIterator[Bench]:
     bench = Bench(path)
     yield bench

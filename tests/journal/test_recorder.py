@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import queue
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -130,9 +131,7 @@ async def test_back_pressure() -> None:
     def resume() -> None:
         resumed.append(len(bench.submitted))
 
-    def gone() -> None:
-        resumed.append(-1)
-
+    gone = partial(resumed.append, -1)
     for one in (resume, resume, gone):
         bench.recorder.wait_room(one)
     for _ in range(2):

@@ -41,11 +41,6 @@ from tests.journal.files import (
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "journal"
-
-
-@pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> object:
     with small_blocks(monkeypatch):
         yield
@@ -526,25 +521,27 @@ def test_noise_is_tried_now_and_then() -> None:
     assert codecs == [Codec.NONE] * 15 + [Codec.ZSTD] * 5
 
 
+_PACKED = Compressor(is_on=True).encoded(TEXT)[1]
+
+
 @pytest.mark.parametrize(
-    ("payload", "raw_bytes"),
+    ("payload", "codec", "raw_bytes", "text"),
     [
-        (b"", 0),
-        (b"nothing that was compressed", 9),
-        (Compressor(is_on=True).encoded(TEXT)[1], len(TEXT) - 1),
-        (Compressor(is_on=True).encoded(TEXT)[1], len(TEXT) + 1),
-        (Compressor(is_on=True).encoded(TEXT)[1] + b"x", len(TEXT)),
-        (Compressor(is_on=True).encoded(TEXT)[1][:-1], len(TEXT)),
+        (b"", Codec.ZSTD, 0, None),
+        (b"nothing that was compressed", Codec.ZSTD, 9, None),
+        (_PACKED, Codec.ZSTD, len(TEXT) - 1, None),
+        (_PACKED, Codec.ZSTD, len(TEXT) + 1, None),
+        (_PACKED + b"x", Codec.ZSTD, len(TEXT), None),
+        (_PACKED[:-1], Codec.ZSTD, len(TEXT), None),
+        (b"abc", Codec.NONE, 4, "3 bytes that should have 4"),
     ],
-    ids=["nothing", "something else", "longer", "shorter", "more behind it", "cut off"],
+    ids=["nothing", "something else", "longer", "shorter", "more behind it", "cut off", "not compressed"],
 )
-def test_what_cannot_be(payload: bytes, raw_bytes: int) -> None:
-    with pytest.raises(JournalCorruptError):
-        decoded(payload, Codec.ZSTD, raw_bytes)
+def test_what_cannot_be(payload: bytes, codec: Codec, raw_bytes: int, text: str | None) -> None:
+    with pytest.raises(JournalCorruptError, match=text):
+        decoded(payload, codec, raw_bytes)
 
 
 def test_codecs_of_later_versions() -> None:
     with pytest.raises(JournalUnavailableError, match="codec 9"):
         decoded(b"", 9, 0)
-    with pytest.raises(JournalCorruptError, match="3 bytes that should have 4"):
-        decoded(b"abc", Codec.NONE, 4)

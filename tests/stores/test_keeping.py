@@ -268,10 +268,12 @@ async def test_nobody_hears_of_what_is_not_kept(start_hub: StartHub, tmp_path: P
         await replica.close()
 
 
-async def test_what_cannot_be_kept_is_not_told_as_changes(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
+async def test_what_cannot_be_kept(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
+    """It is answered as unknown, and is no change that is told, until it is written."""
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=(f"s={tmp_path / 's.db'}",))))
     async with connect(hub.url) as client:
-        first = await client.request(WRITE, ["put", pack("k"), pack(0)])
+        store = client.store("s")
+        first = await store.put("text", "x")
         disk.error = FULL
         for asked in (["put", pack("k"), pack(1)], ["put_unique", pack("k"), pack(1)]):
             with pytest.raises(RequestTimeoutError, match="disk is full"):
@@ -279,26 +281,17 @@ async def test_what_cannot_be_kept_is_not_told_as_changes(start_hub: StartHub, t
         outcomes = await client.request_many(READ, [["since", first], ["exists", pack("k")]], return_exceptions=True)
         assert isinstance(outcomes[0], RequestOverflowError)
         assert outcomes[1] is True
-        disk.error = None
-        async with client.store("s").replica() as replica:
-            assert replica.get("k") == 1
-        assert (await client.request(READ, ["since", first]))[1] == first + 1
-
-
-async def test_what_cannot_be_kept_is_answered_as_unknown(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
-    hub = await start_hub(settings=Settings(stores=StoresSettings(open=(f"s={tmp_path / 's.db'}",))))
-    async with connect(hub.url) as client:
-        store = client.store("s")
-        await store.put("text", "x")
-        disk.error = FULL
         with pytest.raises(RequestTimeoutError, match=r"it is unknown .* not written to .*s\.db yet.*disk is full"):
             await store.increment("count")
-        asked = [["increment", pack("count"), pack(1)], ["increment", pack("text"), pack(1)]]
-        unknown, refused = await client.request_many(WRITE, asked, return_exceptions=True)
+        many = [["increment", pack("count"), pack(1)], ["increment", pack("text"), pack(1)]]
+        unknown, refused = await client.request_many(WRITE, many, return_exceptions=True)
         assert isinstance(unknown, RequestTimeoutError)
         assert isinstance(refused, RequestFailedError)
         disk.error = None
+        async with store.replica() as replica:
+            assert replica.get("k") == 1
         assert await store.increment("count") == 3
+        assert (await client.request(READ, ["since", first]))[1] == first + 4
 
 
 def write(path: Path, notes: dict[str, bytes | None], *, full_sync: bool = False, closes: bool = True) -> None:

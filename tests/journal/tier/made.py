@@ -13,13 +13,16 @@ import pytest
 from hub.journal.block import Block, Record, pack
 from hub.journal.selection import Selection
 from peers.journal.store import Segmenting, Store
+from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.parquet import Opened, blocks_of
 from peers.journal.tier.place import Place
+from peers.journal.tier.tiering import Progress
 from peers.journal.view import View
 from tests.journal.files import ALL, AT_US, fill, numbered, opened, records
 
 JOURNAL = bytes(range(16))
+FOR_EVER = TierRetention(0, 0)
 
 
 def blocks(count: int, first: int = 0, *, topics: int = 3, padding: int = 0, each: int = 32) -> list[Block]:
@@ -102,3 +105,12 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         yield made
     finally:
         made.server.stop()
+
+
+def copy(path: Path, place: Place, retention: TierRetention = FOR_EVER, now_us: int = AT_US) -> Progress:
+    with closing(Copier(str(path), place, retention)) as copier:
+        while copier.step(now_us):
+            pass
+        progress = copier.progress()
+        assert progress is not None
+        return progress

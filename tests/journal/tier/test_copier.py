@@ -16,11 +16,9 @@ from peers.journal.tier import copier as copier_module
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
-from peers.journal.tier.tiering import TIER_FILE, Progress, read_copied
+from peers.journal.tier.tiering import TIER_FILE, read_copied
 from tests.journal.files import AT_US, everything, fill, hurt_block, opened
-from tests.journal.tier.made import copied, files_of, id_of, journal
-
-FOR_EVER = TierRetention(0, 0)
+from tests.journal.tier.made import FOR_EVER, copied, copy, files_of, id_of, journal
 
 
 @pytest.fixture
@@ -39,18 +37,6 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(parquet, "FILE_BYTES", 1)
         yield
-
-
-def copy(path: Path, place: Place, retention: TierRetention = FOR_EVER, now_us: int = AT_US) -> Progress:
-    copier = Copier(str(path), place, retention)
-    try:
-        while copier.step(now_us):
-            pass
-        progress = copier.progress()
-        assert progress is not None
-        return progress
-    finally:
-        copier.close()
 
 
 def test_what_is_sealed_is_copied(path: Path, place: Place) -> None:

@@ -18,15 +18,14 @@ from hub.journal.block import Record
 from hub.policy.grants import allows_by
 from peers.journal.history import History
 from peers.journal.tier import parquet, tier_view
-from peers.journal.tier.copier import Copier, TierRetention
+from peers.journal.tier.copier import TierRetention
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
 from peers.journal.view import LARGE_FACTOR, Extent
 from tests.journal.files import AT_US, everything, fill, flip, hurt_block, opened, records, segments
-from tests.journal.tier.made import files_of, fill_untidily, id_of
+from tests.journal.tier.made import FOR_EVER, copy, files_of, fill_untidily, id_of
 
 LOTS = 1 << 30
 SECOND_US = 1_000_000
-FOR_EVER = TierRetention(0, 0)
 
 
 @pytest.fixture(autouse=True)
@@ -49,10 +48,7 @@ class Kept:
         self.delete(100)
 
     def copy(self, retention: TierRetention = FOR_EVER) -> None:
-        copier = Copier(str(self.path), place_at(self.tier), retention)
-        while copier.step(AT_US):
-            pass
-        copier.close()
+        copy(self.path, place_at(self.tier), retention)
 
     def delete(self, before: int) -> None:
         files = segments(self.path)
@@ -237,10 +233,7 @@ def test_holes(tmp_path: Path) -> None:
     fill_untidily(path, 10, 10, 10, 10)
     expected = everything(path)
     hurt_block(path, 15)
-    copier = Copier(str(path), place_at(str(tmp_path / "tier")), FOR_EVER)
-    while copier.step(AT_US):
-        pass
-    copier.close()
+    copy(path, place_at(str(tmp_path / "tier")))
     for file in segments(path)[:-1]:
         file.unlink()
     history = History(str(path), str(tmp_path / "tier"))

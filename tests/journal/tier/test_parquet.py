@@ -48,6 +48,10 @@ def opened(data: bytes | memoryview, entry: Entry, journal: bytes = JOURNAL) -> 
     return Opened(pa.BufferReader(data), entry, journal)
 
 
+def _records(made: Sequence[Block]) -> list[Record]:
+    return [record for block in made for record in block.records()]
+
+
 def test_what_is_known_of_a_file() -> None:
     data, entry = made(100, 50)
     assert (entry.first, entry.next, entry.records) == (50, 150, 100)
@@ -124,12 +128,8 @@ def test_stripes_and_groups_come_back() -> None:
     file = opened(data, entry)
     file.check()
     assert [(stripe.first, stripe.next) for stripe in file.stripes] == [(0, 64), (64, 128), (128, 150)]
-    found = [
-        record
-        for number in range(3)
-        for record in records(blocks_of(file.table(number, file.groups(number, EVERYTHING))))
-    ]
-    assert found == [record for block in blocks(150) for record in block.records()]
+    found = [blocks_of(file.table(number, file.groups(number, EVERYTHING))) for number in range(3)]
+    assert [record for each in found for record in records(each)] == _records(blocks(150))
 
 
 _READER = """
@@ -198,7 +198,7 @@ def test_any_tool_reads_it() -> None:
 
 def test_flipped_bits_are_noticed() -> None:
     data, entry = made(100)
-    expected = [record for block in blocks(100) for record in block.records()]
+    expected = _records(blocks(100))
     noticed = 0
     chance = random.Random(5)  # noqa: S311
     for place in chance.sample(range(len(data)), 150):
@@ -226,10 +226,6 @@ def block_of(first: int, rows: Sequence[tuple[int, str, int, bytes]]) -> Block:
     offsets, numbers = range(first, first + len(rows)), [names.index(topic) for topic in topics]
     encoded = [name.encode() for name in names]
     return Block.parse(write_block(times, offsets, numbers, encodings, encoded, values))
-
-
-def _records(made: Sequence[Block]) -> list[Record]:
-    return [record for block in made for record in block.records()]
 
 
 @settings(max_examples=100, deadline=None)
