@@ -8,7 +8,7 @@
 import { every } from "./parts/timing.js";
 import { Frame, listenToKeys, restoreTheme } from "./shell/frame.js";
 import { Session } from "./shell/session.js";
-import { SignIn } from "./shell/sign_in.js";
+import { SignIn } from "./shell/session.js";
 import { Views } from "./shell/views.js";
 import { access } from "./views/access.js";
 import { connections } from "./views/connections.js";

@@ -1,9 +1,9 @@
 /** The client: what a program can do with it. An overview stands at the head of hub.js. */
 
-import { consumed } from "./consumers.js";
+import { consumed } from "./journal.js";
 import { Exchange } from "./exchange.js";
 import { isLive } from "./journal.js";
-import { MessageStream, STREAM_DEFAULTS } from "./message_stream.js";
+import { MessageStream, STREAM_DEFAULTS } from "./subscriptions.js";
 import { knownNames } from "./names.js";
 import { REQUEST_MS } from "./requests.js";
 import { Store } from "./stores/store.js";
@@ -126,7 +126,7 @@ export class Client {
    * @returns {AsyncGenerator<ConsumedMessage, never>}
    */
   consume(name, prefixes = [], options = {}) {
-    /** @type {import("./consumers.js").Ask} */
+    /** @type {import("./journal.js").Ask} */
     const ask = (topic, value, timeoutMs) => this.request(topic, value, { timeoutMs });
     return consumed(ask, () => this.#exchange.line.state === "closed", name, prefixes, options);
   }

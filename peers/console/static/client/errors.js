@@ -36,18 +36,12 @@ export class RequestError extends HubError {
   }
 }
 
-/**
- * The code of such an error; undefined of any other.
- * @param {unknown} error
- */
+/** The code of such an error; undefined of any other. @param {unknown} error */
 export function codeOf(error) {
   return error instanceof HubError ? error.code : undefined;
 }
 
-/**
- * The status of a request that was answered with one; undefined of any other error.
- * @param {unknown} error
- */
+/** The status of a request that was answered with one; undefined of any other error. @param {unknown} error */
 export function statusOf(error) {
   return error instanceof RequestError ? error.status : undefined;
 }

@@ -160,8 +160,7 @@ class ClaimedName {
     if (standing === "owned") this.#owned.resolve();
   }
 
-  // Returns whether it had been confirmed before.
-  /** @param {Error} error */
+  /** Returns whether it had been confirmed before. @param {Error} error */
   end(error) {
     this.stand("asked", error.message); // no promise of before tells that it is owned
     this.#standing = "ended";

@@ -164,8 +164,7 @@ class Outbox {
     return frames;
   }
 
-  // Returns how many values are lost.
-  /** @param {Error} error */
+  /** Returns how many values are lost. @param {Error} error */
   discard(error) {
     this.seal();
     return this.take().reduce((lost, { waiters, count }) => {

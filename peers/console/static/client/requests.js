@@ -77,8 +77,7 @@ export class Requests {
     }
   }
 
-  // The hub does not take a message; true if it is one of these.
-  /** @param {number} first @param {Error} error */
+  /** The hub does not take a message; true if it is one of these. @param {number} first @param {Error} error */
   refuse(first, error) {
     const batch = this.#askers.get(first)?.batch;
     if (batch === undefined) return false;

@@ -97,8 +97,7 @@ export class Services {
     return done.promise;
   }
 
-  // The longest prefix wins, as in the hub.
-  /** @param {string} topic @returns {Service | undefined} */
+  /** The longest prefix wins, as in the hub. @param {string} topic @returns {Service | undefined} */
   #find(topic) {
     let found;
     let length = -1;

@@ -76,8 +76,7 @@ async function freshToken(token, answerMs) {
   }
 }
 
-// What a foreign error is called, and nothing else of it.
-/** @param {unknown} error */
+/** What a foreign error is called, and nothing else of it. @param {unknown} error */
 function nameOf(error) {
   return /** @type {{name?: unknown} | null | undefined} */ (error)?.name ?? typeof error;
 }
@@ -111,8 +110,7 @@ export class TokenRenewal {
     this.#reports = reports;
   }
 
-  // What was shown holds for so many seconds; undefined for ever.
-  /** @param {number} [seconds] */
+  /** What was shown holds for so many seconds; undefined for ever. @param {number} [seconds] */
   before(seconds) {
     if (seconds === undefined || !this.#source.isRenewable) return;
     this.#endsAt = now() + seconds * 1000;

@@ -49,8 +49,7 @@ export class Connections {
     for (const id of this.#rows.keys()) if (!this.#seen.has(id)) this.#rows.delete(id);
   }
 
-  // Say which are slow, by what the hub says.
-  /** @param {number[]} slowIds */
+  /** Say which are slow, by what the hub says. @param {number[]} slowIds */
   mark(slowIds) {
     this.#slow = new Set(slowIds);
   }
@@ -67,14 +66,12 @@ export class Connections {
   }
 }
 
-// How full the queue of a connection is, 0 to 1, by messages or bytes, whichever is fuller.
-/** @param {Connection} row */
+/** How full the queue of a connection is, 0 to 1, by messages or bytes, whichever is fuller. @param {Connection} row */
 export function fullness({ queued_messages: messages, queued_bytes: size, queue }) {
   return Math.min(1, Math.max(messages / queue.messages, size / queue.bytes));
 }
 
-// How a row is called by people: its name, or its address.
-/** @param {Connection} row */
+/** How a row is called by people: its name, or its address. @param {Connection} row */
 export function labelOf(row) {
   return row.name || row.address;
 }
@@ -146,8 +143,7 @@ export function whySlow(row) {
   return dropped > 0 ? said.loses(takes, short(dropped), queued) : said.waits(takes, queued, whole(row.queue.messages));
 }
 
-// Under what messages come for a connection: its first prefixes, and how many more it has.
-/** @param {Connection} row */
+/** Under what messages come for a connection: its first prefixes, and how many more it has. @param {Connection} row */
 function placesOf({ sample, prefixes }) {
   const { slowness: said, connection } = words;
   const named = sample.slice(0, NAMED).map((prefix) => visible(prefix) || connection.everything).join(", ");

@@ -43,14 +43,12 @@ export class History {
     return Array.from({ length: this.#length }, (_, at) => this.#zero + (this.#first + at + 1) * this.#step);
   }
 
-  // The values of a figure, null where it is not known.
-  /** @param {string} figure @returns {(number | null)[]} */
+  /** The values of a figure, null where it is not known. @param {string} figure @returns {(number | null)[]} */
   values(figure) {
     return this.#columns[figure] ?? [];
   }
 
-  // The newest value that is known; null where none is.
-  /** @param {string} figure */
+  /** The newest value that is known; null where none is. @param {string} figure */
   newest(figure) {
     return this.values(figure).findLast((value) => value !== null) ?? null;
   }

@@ -157,8 +157,7 @@ function around(low, high) {
   return [low - room, high + room];
 }
 
-// `rgb(1, 2, 3)` or `color(srgb ...)` with little of it.
-/** @param {string} solid */
+/** `rgb(1, 2, 3)` or `color(srgb ...)` with little of it. @param {string} solid */
 function faded(solid) {
   return solid.startsWith("rgb(") ? solid.replace("rgb(", "rgba(").replace(")", ", 0.14)") : solid.replace(")", " / 0.14)");
 }
@@ -168,8 +167,7 @@ function faded(solid) {
 const probe = document.createElement("span");
 probe.hidden = true;
 
-// Return what `var(NAME)` is now, as `rgb(...)`.
-/** @param {string} name */
+/** Return what `var(NAME)` is now, as `rgb(...)`. @param {string} name */
 export function colour(name) {
   if (!probe.isConnected) document.body.append(probe);
   probe.style.color = `var(${name})`;

@@ -108,8 +108,7 @@ export class Feed {
     this.#say("stop", {});
   }
 
-  // Ask where the journal begins, for a prefix.
-  /** @param {string} prefix */
+  /** Ask where the journal begins, for a prefix. @param {string} prefix */
   range(prefix) {
     this.#say("range", { number: this.#number, prefix });
   }

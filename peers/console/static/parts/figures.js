@@ -26,26 +26,22 @@ const UNKNOWN = "–";
 /** @param {Figure} value @returns {value is number} */
 const isKnown = (value) => typeof value === "number" && Number.isFinite(value);
 
-// A whole number, with its digits in groups.
-/** @param {Figure} value */
+/** A whole number, with its digits in groups. @param {Figure} value */
 export function whole(value) {
   return isKnown(value) ? WHOLE.format(value) : UNKNOWN;
 }
 
-// A number in three digits: 0.25, 12.4k, 3.1M.
-/** @param {Figure} value */
+/** A number in three digits: 0.25, 12.4k, 3.1M. @param {Figure} value */
 export function short(value) {
   return isKnown(value) ? scaled(value, 1000, PREFIXES, "") : UNKNOWN;
 }
 
-// A number as it is: of a value, which is not the page's to round.
-/** @param {Figure} value */
+/** A number as it is: of a value, which is not the page's to round. @param {Figure} value */
 export function exact(value) {
   return isKnown(value) ? EXACT.format(value) : UNKNOWN;
 }
 
-// Bytes in three digits.
-/** @param {Figure} value */
+/** Bytes in three digits. @param {Figure} value */
 export function bytes(value) {
   return isKnown(value) ? scaled(value, 1024, UNITS, " ") : UNKNOWN;
 }
@@ -56,14 +52,12 @@ export function perSecond(format) {
   return (value) => (isKnown(value) ? `${format(value)}/s` : UNKNOWN);
 }
 
-// A part of one, in percent.
-/** @param {Figure} value */
+/** A part of one, in percent. @param {Figure} value */
 export function percent(value) {
   return isKnown(value) ? `${THREE.format(100 * value)} %` : UNKNOWN;
 }
 
-// A time in seconds: 3.1 ms, 12 s, 2 h 5 min.
-/** @param {Figure} seconds */
+/** A time in seconds: 3.1 ms, 12 s, 2 h 5 min. @param {Figure} seconds */
 export function duration(seconds) {
   if (!isKnown(seconds)) return UNKNOWN;
   if (seconds < 1) return `${THREE.format(seconds * 1000)} ms`;
@@ -75,20 +69,17 @@ export function duration(seconds) {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-// A time of day, by the reader's clock.
-/** @param {Date} time */
+/** A time of day, by the reader's clock. @param {Date} time */
 export function clock(time) {
   return CLOCK.format(time);
 }
 
-// A moment, seconds since 1970, by the reader's clock.
-/** @param {Figure} seconds */
+/** A moment, seconds since 1970, by the reader's clock. @param {Figure} seconds */
 export function moment(seconds) {
   return isKnown(seconds) ? MOMENT.format(seconds * 1000) : UNKNOWN;
 }
 
-// The same, shorter: in a table.
-/** @param {Figure} seconds */
+/** The same, shorter: in a table. @param {Figure} seconds */
 export function since(seconds) {
   return isKnown(seconds) ? SHORT_MOMENT.format(seconds * 1000) : UNKNOWN;
 }

@@ -69,8 +69,7 @@ function keptByBrowser(name) {
  *   `at`: Milliseconds since 1970. `text`: Its value, as JSON.
  */
 
-// Return the line of a message.
-/** @param {Line} message */
+/** Return the line of a message. @param {Line} message */
 export function lineOf({ topic, at, offset, labels, sender, to, text }) {
   const beside = { topic, time: new Date(at).toISOString(), offset, labels: labels?.length ? labels : undefined, sender: sender || undefined, to: to || undefined };
   return `${JSON.stringify(beside).slice(0, -1)},"value":${text}}\n`;

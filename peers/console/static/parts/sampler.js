@@ -41,8 +41,7 @@ export class Sampler {
   #characters = CHARACTERS_PER_S;
   #filledAt = 0;
 
-  // Take only what has this text in its topic or value from now on, in any case.
-  /** @param {string} text */
+  /** Take only what has this text in its topic or value from now on, in any case. @param {string} text */
   search(text) {
     this.#search = text.toLowerCase();
   }
@@ -57,8 +56,7 @@ export class Sampler {
     this.#next = (this.#next + 1) % BURST;
   }
 
-  // The newest of what has come since the last time, oldest first.
-  /** @param {number} now */
+  /** The newest of what has come since the last time, oldest first. @param {number} now */
   take(now) {
     const passedS = Math.max(0, now - this.#filledAt) / 1000;
     this.#filledAt = now;
@@ -150,8 +148,7 @@ export class Fields {
     }
   }
 
-  // Fields by path.
-  /** @returns {Field[]} */
+  /** Fields by path. @returns {Field[]} */
   list() {
     const rows = [...this.#fields].map(([path, { kinds, count, least, most, last }]) => (
       { path, kinds: [...kinds].sort(), part: count / this.values, least, most, last }

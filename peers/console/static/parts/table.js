@@ -105,8 +105,7 @@ export class Table {
     signal.addEventListener("abort", () => sizes.disconnect());
   }
 
-  // Show these rows, each with an `id`, in this order.
-  /** @param {Row[]} rows */
+  /** Show these rows, each with an `id`, in this order. @param {Row[]} rows */
   set(rows) {
     this.#rows = rows;
     this.body.style.height = `${(rows.length + 1) * ROW_PX}px`;
@@ -114,8 +113,7 @@ export class Table {
     this.draw();
   }
 
-  // Say by which column the rows are sorted.
-  /** @param {string} key @param {boolean} isDescending */
+  /** Say by which column the rows are sorted. @param {string} key @param {boolean} isDescending */
   sorted(key, isDescending) {
     this.#columns.forEach((column, at) => {
       const order = column.key === key ? (isDescending ? "descending" : "ascending") : "none";

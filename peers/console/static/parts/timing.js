@@ -1,7 +1,6 @@
 /** Repeated work of a view, until its `signal` ends it. */
 
-// Do it now, and every so many milliseconds.
-/** @param {number} ms @param {() => void} act @param {AbortSignal} signal */
+/** Do it now, and every so many milliseconds. @param {number} ms @param {() => void} act @param {AbortSignal} signal */
 export function every(ms, act, signal) {
   if (signal.aborted) return;
   act();
@@ -9,8 +8,7 @@ export function every(ms, act, signal) {
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
 }
 
-// Do it once a frame. A hidden page has no frames.
-/** @param {() => void} act @param {AbortSignal} signal */
+/** Do it once a frame. A hidden page has no frames. @param {() => void} act @param {AbortSignal} signal */
 export function eachFrame(act, signal) {
   const frame = () => {
     if (signal.aborted) return;

@@ -19,8 +19,7 @@ const TEXT_CHARACTERS = 10_000;
 const OPEN_PARTS = 40;
 const OPEN_DEPTH = 2;
 
-// Return the element for a value.
-/** @param {any} value */
+/** Return the element for a value. @param {any} value */
 export function valueTree(value) {
   return element("div", { class: "tree mono" }, part(null, value, 0));
 }

@@ -28,7 +28,7 @@ export class Frame {
 
   /**
    * @param {import("./session.js").Session} session
-   * @param {import("./sign_in.js").SignIn} signIn
+   * @param {import("./session.js").SignIn} signIn
    * @param {import("./views.js").View[]} views
    * @param {boolean} wall
    */
@@ -57,8 +57,7 @@ export class Frame {
     this.#sayTheme();
   }
 
-  // Show which entries there are, and which one is open.
-  /** @param {string | undefined} openName */
+  /** Show which entries there are, and which one is open. @param {string | undefined} openName */
   mark(openName) {
     const entitled = this.#views.filter((view) => this.#session.rights !== null && view.isFor(this.#session));
     const names = entitled.map(({ name }) => name);

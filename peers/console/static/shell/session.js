@@ -4,19 +4,17 @@
  */
 
 import { connect } from "../hub.js";
-import { FORBIDDEN, NOT_RECOGNISED } from "./sign_in.js";
+import { element, say } from "../parts/element.js";
+import { words } from "../words.js";
 
 /**
- * @import { RequestOptions, Welcome } from "../hub.js"
  * @import { Answers, Rights, ServiceTopic } from "../feeds/services.d.ts"
+ * @import { RequestOptions, Welcome } from "../hub.js"
  */
 
 const RIGHTS_TOPIC = "$hub/rights";
 
-/**
- * What somebody may do of whom nothing is known but that the hub has let him in: try.
- * @type {Rights}
- */
+/** What somebody may do of whom nothing is known but that the hub has let him in: try. @type {Rights} */
 const UNTOLD = { user: "", roles: [], admin: false, may: ["publish", "subscribe"], asks: [], hears: [] };
 
 /** A hub that does not answer this at once will not, milliseconds. */
@@ -53,14 +51,12 @@ export class Session {
 
   get isOpen() { return this.state === "open"; }
 
-  // Whether the hub itself would answer this.
-  /** @param {string} topic */
+  /** Whether the hub itself would answer this. @param {string} topic */
   mayAsk(topic) {
     return this.rights !== null && this.rights.asks.includes(topic);
   }
 
-  // Whether one of the hub's own topics may be heard.
-  /** @param {string} topic */
+  /** Whether one of the hub's own topics may be heard. @param {string} topic */
   mayHear(topic) {
     return this.rights !== null && this.rights.hears.includes(topic);
   }
@@ -100,5 +96,110 @@ export class Session {
     }
     this.rights = rights;
     for (const act of [...this.#listeners]) act();
+  }
+}
+
+// The token of the page's user. It comes by the link that the hub prints at its first start (`#token=…`, which no
+// server is ever sent) or by the form, is kept in `sessionStorage`, and taken out of the address at once. A change of
+// the user loads the page again, so nothing of an earlier user is left.
+
+const KEY = "topichub token";
+const FRAGMENT = "#token=";
+
+/** Close codes by which a hub says that it does not know this token, or not any more. */
+const NOT_RECOGNISED = 4401;
+const FORBIDDEN = 4403;
+
+/** The name of those who show nothing. */
+const ANONYMOUS = "anonymous";
+
+export class SignIn {
+  #reload;
+  /** @type {HTMLInputElement} */ field;
+  /** @type {HTMLElement} */ problem;
+  /** @type {HTMLFormElement} */ form;
+  /** @type {HTMLElement} */ who;
+  /** @type {HTMLButtonElement} */ toggle;
+  /** @type {HTMLElement} */ strangers;
+
+  /** @param {() => void} [reload] Begins anew, as somebody else. */
+  constructor(reload = () => location.reload()) {
+    this.#reload = reload;
+    if (location.hash.startsWith(FRAGMENT)) {
+      sessionStorage.setItem(KEY, location.hash.slice(FRAGMENT.length));
+      history.replaceState(null, "", location.pathname + location.search);
+    }
+    this.#make();
+    addEventListener("hashchange", (event) => {
+      if (!location.hash.startsWith(FRAGMENT)) return; // what follows is the link again, in a tab that has the page
+      event.stopImmediatePropagation(); // it is no view
+      this.#reload();
+    });
+  }
+
+  #make() {
+    const { signIn, shell } = words;
+    this.field = element("input", {
+      id: "token", type: "password", required: true, maxlength: 16384, spellcheck: "false", autocomplete: "off",
+    });
+    this.problem = element("p", { id: "sign-in-problem", class: "notice", role: "alert", hidden: true });
+    this.form = element(
+      "form",
+      { id: "sign-in", class: "card sign-in", autocomplete: "off", "aria-label": signIn.title, hidden: true },
+      element("h2", {}, signIn.title),
+      element("label", { for: "token" }, signIn.token),
+      this.field,
+      element("div", { class: "toolbar" }, element("button", { type: "submit", class: "primary" }, signIn.title)),
+      this.problem,
+      element("p", { class: "quiet" }, signIn.hint[0], element("code", {}, signIn.hint[1]), signIn.hint[2]),
+    );
+    this.who = element("span", { id: "user", class: "quiet", title: shell.user });
+    this.toggle = element("button", { id: "sign", type: "button", hidden: true }, signIn.title);
+    this.strangers = element("p", { id: "strangers", class: "notice", role: "status", hidden: true });
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      sessionStorage.setItem(KEY, this.field.value.trim());
+      this.#reload();
+    });
+    this.toggle.addEventListener("click", () => (this.token ? this.#signOut() : this.#ask("")));
+  }
+
+  /** What is shown to the hub; undefined for nothing. */
+  get token() { return sessionStorage.getItem(KEY) ?? undefined; }
+
+  /** Show who one is, as the hub's greeting says it. @param {Welcome} welcome */
+  welcomed({ user, strangers }) {
+    this.form.hidden = true;
+    this.who.textContent = user ?? "";
+    this.toggle.hidden = user === undefined;
+    this.toggle.textContent = this.token ? words.signIn.out : words.signIn.title;
+    this.strangers.hidden = strangers === undefined;
+    say(this.strangers, strangers === undefined ? "" : words.shell.strangers(strangers, user === ANONYMOUS));
+  }
+
+  // The hub has ended the connection: ask for a token, if it was for want of one.
+  /** @param {number} code @param {string} reason */
+  refused(code, reason) {
+    if (code !== NOT_RECOGNISED && code !== FORBIDDEN) return;
+    const problem = code === NOT_RECOGNISED ? words.signIn.notValid : reason;
+    const hadToken = this.token !== undefined;
+    sessionStorage.removeItem(KEY);
+    this.#ask(hadToken ? problem : "");
+  }
+
+  /** @param {string} problem */
+  #ask(problem) {
+    this.form.hidden = false;
+    this.who.textContent = "";
+    this.toggle.hidden = true;
+    this.problem.hidden = !problem;
+    this.problem.textContent = problem;
+    this.field.value = "";
+    this.field.focus();
+  }
+
+  #signOut() {
+    sessionStorage.removeItem(KEY);
+    this.#reload();
   }
 }

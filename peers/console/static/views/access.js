@@ -276,8 +276,7 @@ class Trial {
     );
   }
 
-  // Offer these users and their roles while one writes.
-  /** @param {User[]} users */
+  /** Offer these users and their roles while one writes. @param {User[]} users */
   offer(users) {
     const names = users.map(({ user }) => user).filter(Boolean).slice(0, OFFERED);
     const roles = [...new Set(users.flatMap(({ roles: held }) => held))].sort().slice(0, OFFERED);

@@ -12,16 +12,17 @@
 
 import { element, say } from "../parts/element.js";
 import { Feed } from "../parts/feed.js";
-import { complaint, reason, whole } from "../parts/figures.js";
+import { complaint, moment, reason, TIME, visible, whole } from "../parts/figures.js";
+import { lineOf } from "../parts/file_sink.js";
 import { eachFrame, every } from "../parts/timing.js";
+import { valueTree } from "../parts/value_tree.js";
 import { words } from "../words.js";
-import { History } from "./messages/history.js";
-import { Inspector, Selection } from "./messages/selection.js";
 import { Stream, Topics } from "./messages/stream.js";
 
 /**
  * @import { Attributes } from "../parts/element.js"
- * @import { Told } from "../parts/feed.js"
+ * @import { From, Oldest, Told } from "../parts/feed.js"
+ * @import { Row } from "../parts/sampler.js"
  * @import { Place, Shell } from "../shell/views.js"
  */
 
@@ -105,8 +106,7 @@ class Messages {
     every(FIGURES_MS, () => this.#draw(), signal);
   }
 
-  // Another place starts again, and so does the same one when it is asked for again.
-  /** @param {Place} place */
+  /** Another place starts again, and so does the same one when it is asked for again. @param {Place} place */
   show({ parameters }) {
     const said = (/** @type {string} */ name) => parameters.get(name) ?? "";
     const place = { prefix: said("prefix"), labels: said("labels"), search: said("search"), at: said("at"), offset: said("offset") };
@@ -357,8 +357,7 @@ class Messages {
 
 // A form that publishes one message, and says when the hub has it. Owner of the state: its fields.
 
-// Return the form, in its card.
-/** @param {import("../hub.js").Client} client @param {AbortSignal} signal */
+/** Return the form, in its card. @param {import("../hub.js").Client} client @param {AbortSignal} signal */
 export function publishing(client, signal) {
   const { messages: said } = words;
   const topic = element("input", { id: "topic", type: "text", spellcheck: "false", required: true, maxlength: 1024, value: "/demo/hello" });
@@ -398,5 +397,256 @@ function parsed(text) {
   } catch (error) {
     if (!/^\s*[{["]/.test(text)) return text;
     throw new TypeError(words.messages.noJson(reason(error)), { cause: error });
+  }
+}
+
+// The place in the journal: a slider from its oldest record to now, a time, an offset. It stands in the address
+// (`at`, `offset`).
+
+/** Steps of the slider. */
+const STEPS = 1_000;
+
+class History {
+  /** @type {Oldest} */ #oldest = null;
+  /** @type {number | null} */ #next = null;
+  /** @type {number | null} Where what is shown begins, milliseconds since 1970; the range may be known later. */
+  #at = null;
+
+  /** @param {(place: {at?: string, offset?: number}) => void} go @param {AbortSignal} signal */
+  constructor(go, signal) {
+    const { messages: said } = words;
+    const toTime = (/** @type {number | Date} */ at) => go({ at: new Date(at).toISOString() });
+    this.slider = element("input", {
+      id: "history-slider", type: "range", min: 0, max: STEPS, step: 1, value: STEPS, "aria-label": said.slider, signal,
+      on: { input: () => this.#sayTime(), change: () => toTime(this.#timeOfSlider()) },
+    });
+    this.sliderTime = element("output", { id: "history-time", class: "small", for: "history-slider" });
+    this.time = element("input", { id: "history-at", type: "text", placeholder: said.timeHint, pattern: TIME, "aria-label": said.time });
+    this.offset = element("input", { id: "history-offset", type: "number", min: 0, step: 1, placeholder: said.offset, "aria-label": said.offset });
+    this.told = element("span", { id: "history-told", class: "quiet", role: "status" });
+    this.later = element("button", { id: "history-later", type: "button", disabled: true, signal, on: { click: () => go({ offset: this.#next ?? 0 }) } }, said.later);
+    const jump = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      if (this.offset.value !== "") go({ offset: Number(this.offset.value) });
+      else if (this.time.value !== "") toTime(new Date(this.time.value.replace(" ", "T")));
+    };
+    this.element = element(
+      "div", { id: "history", class: "history", hidden: true },
+      element("div", { class: "toolbar" }, this.slider, this.sliderTime),
+      element(
+        "form", { id: "history-jump", class: "toolbar", autocomplete: "off", signal, on: { submit: jump } },
+        this.time, this.offset, element("button", { type: "submit" }, said.jump),
+        this.later, element("span", { class: "spring" }), this.told,
+      ),
+    );
+  }
+
+  /** Show where one reads from. @param {From} from */
+  begin({ at, offset }) {
+    this.#next = null;
+    this.later.disabled = true;
+    this.offset.value = offset === undefined ? "" : String(offset);
+    this.time.value = at === undefined ? "" : local(new Date(at));
+    this.#at = at ?? null;
+    if (at !== undefined) this.#setSlider(at);
+    say(this.told, words.messages.reads);
+  }
+
+  /** The journal begins there; null for an empty one. @param {Oldest} oldest */
+  setRange(oldest) {
+    this.#oldest = oldest;
+    this.slider.disabled = oldest === null;
+    if (oldest === null) say(this.told, words.messages.emptyJournal);
+    if (this.#at !== null) this.#setSlider(this.#at);
+    else this.#sayTime();
+  }
+
+  /** So much was read. @param {Told["history"]} told */
+  show({ rows, looked, next, more }) {
+    this.#next = next;
+    this.later.disabled = !more;
+    say(this.told, words.messages.looked(whole(rows.length), whole(looked), rows[0]?.offset, rows.at(-1)?.offset));
+    if (rows.length === 0) return;
+    this.#at = rows[0].at;
+    this.#setSlider(this.#at);
+  }
+
+  fail() {
+    say(this.told, "");
+  }
+
+  /** @param {number} at */
+  #setSlider(at) {
+    if (this.#oldest === null) return;
+    const whole = Math.max(1, Date.now() - this.#oldest.at);
+    this.slider.value = String(Math.round((STEPS * (at - this.#oldest.at)) / whole));
+    this.#sayTime();
+  }
+
+  #timeOfSlider() {
+    const from = this.#oldest?.at ?? Date.now();
+    return from + ((Date.now() - from) * Number(this.slider.value)) / STEPS;
+  }
+
+  #sayTime() {
+    say(this.sliderTime, moment(this.#timeOfSlider() / 1000));
+  }
+}
+
+/** As the field has it: by the reader's clock, of 24 hours, without a zone. @param {Date} time */
+function local(time) {
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, -1).replace("T", " ");
+}
+
+// Actions on the selected messages, or on all that are listed: show one, export, publish again. Publishing asks
+// first; messages whose value was cut are left out, and counted.
+
+/** So many are published before the hub is asked whether it has them. */
+const TOGETHER = 100;
+
+class Selection {
+  /** @type {{whole: Row[], cut: number}} What is asked about. */
+  rows = { whole: [], cut: 0 };
+  #stream;
+  #client;
+
+  /**
+   * @param {import("./messages/stream.js").Stream} stream
+   * @param {import("../hub.js").Client | null} client What publishes; null where nobody may.
+   * @param {AbortSignal} signal
+   */
+  constructor(stream, client, signal) {
+    const { messages: said } = words;
+    this.#stream = stream;
+    this.#client = client;
+    this.told = element("span", { id: "selection", class: "quiet", role: "status" });
+    this.export = element("button", { id: "export", type: "button", title: said.exportHint, signal, on: { click: () => this.#export() } }, said.export);
+    this.replay = element("button", { id: "replay", type: "button", hidden: client === null, title: said.replayHint, signal, on: { click: () => this.#ask() } }, said.replay);
+    this.topic = element("input", { id: "replay-topic", type: "text", maxlength: 1024, spellcheck: "false", placeholder: said.ownTopics });
+    this.question = element("p", { id: "replay-question" });
+    this.outcome = element("p", { id: "replay-outcome", role: "status", class: "quiet" });
+    this.sure = element("button", { id: "replay-sure", type: "button", class: "primary", signal, on: { click: () => this.#publish() } }, said.publish);
+    this.dialog = element(
+      "dialog", { id: "replay-dialog", "aria-labelledby": "replay-question" },
+      this.question,
+      element("label", { for: "replay-topic" }, said.replayTo), this.topic, this.outcome,
+      element(
+        "div", { class: "toolbar" }, element("span", { class: "spring" }),
+        element("button", { id: "replay-cancel", type: "button", signal, on: { click: () => this.dialog.close() } }, said.cancel), this.sure,
+      ),
+    );
+    this.topic.addEventListener("input", () => this.#sayQuestion(), { signal });
+  }
+
+  draw() {
+    const { messages: said } = words;
+    const none = this.#stream.length === 0;
+    this.export.disabled = this.replay.disabled = none;
+    say(this.told, this.#stream.selected > 0 ? said.selected(this.#stream.selected) : "");
+  }
+
+  #chosen() {
+    const rows = this.#stream.chosen();
+    const whole = rows.filter((row) => row.whole);
+    return { whole, cut: rows.length - whole.length };
+  }
+
+  #export() {
+    const { whole, cut } = this.#chosen();
+    const link = URL.createObjectURL(new Blob(whole.map(lineOf), { type: "application/x-ndjson" }));
+    element("a", { href: link, download: "messages.ndjson" }).click();
+    setTimeout(() => URL.revokeObjectURL(link), 60_000); // the browser has begun to save it by then
+    say(this.told, words.messages.exported(whole.length, cut));
+  }
+
+  #ask() {
+    this.rows = this.#chosen();
+    say(this.outcome, "");
+    this.sure.disabled = this.rows.whole.length === 0;
+    this.#sayQuestion();
+    this.dialog.showModal();
+  }
+
+  #sayQuestion() {
+    say(this.question, words.messages.question(this.rows.whole.length, this.rows.cut, this.topic.value));
+  }
+
+  async #publish() {
+    const { messages: said } = words;
+    const { whole } = this.rows;
+    const to = this.topic.value;
+    this.sure.disabled = true;
+    let published = 0;
+    try {
+      while (published < whole.length && this.dialog.open) {
+        const some = whole.slice(published, published + TOGETHER);
+        await Promise.all(some.map(({ topic, text, labels }) => (
+          this.#client?.publish(to || topic, JSON.parse(text), { confirm: true, labels: labels ?? [] })
+        )));
+        published += some.length;
+        say(this.outcome, said.replayed(published, whole.length));
+      }
+    } catch (error) {
+      say(this.outcome, `${said.replayed(published, whole.length)} ${complaint(error)}`);
+    }
+  }
+}
+
+// What stands in one message: its value as a tree, or as text; and what it bears beside it.
+
+class Inspector {
+  /** @type {Row | null} */ #row = null;
+  #asText = false;
+
+  /** @param {AbortSignal} signal */
+  constructor(signal) {
+    const { messages: said } = words;
+    this.topic = element("strong", { id: "inspected-topic" });
+    this.beside = element("p", { id: "inspected-beside", class: "beside quiet" });
+    this.value = element("pre", { id: "inspected-value", tabindex: 0, hidden: true });
+    this.tree = element("div", { id: "inspected-tree", class: "holder", tabindex: 0 });
+    const turn = () => {
+      this.#asText = !this.#asText;
+      this.#draw();
+    };
+    this.form = element("button", { id: "inspector-form", type: "button", signal, on: { click: turn } });
+    this.element = element(
+      "div", { id: "inspector", class: "inspector", hidden: true },
+      element(
+        "div", { class: "toolbar" },
+        this.topic, element("span", { class: "spring" }), this.form,
+        element("button", { id: "inspector-close", type: "button", signal, on: { click: () => this.show(null) } }, said.close),
+      ),
+      this.beside, this.tree, this.value,
+    );
+  }
+
+  /** @param {Row | null} row Null closes it. */
+  show(row) {
+    this.#row = row;
+    this.element.hidden = row === null;
+    this.#draw();
+  }
+
+  #draw() {
+    const { messages: said } = words;
+    const row = this.#row;
+    this.tree.replaceChildren();
+    this.value.textContent = "";
+    if (row === null) return;
+    const asText = this.#asText || !row.whole;
+    this.topic.textContent = visible(row.topic);
+    const parts = [
+      moment(row.at / 1000), row.offset === undefined ? null : said.atOffset(row.offset), row.labels?.length ? said.labelled(row.labels) : null,
+      row.sender ? said.sentBy(row.sender) : null, row.to ? said.sentTo(row.to) : null,
+    ];
+    say(this.beside, visible(parts.filter(Boolean).join(" · ")));
+    say(this.form, asText ? said.asTree : said.asText);
+    this.form.hidden = !row.whole;
+    this.tree.hidden = asText;
+    this.value.hidden = !asText;
+    if (!row.whole) this.value.textContent = visible(`${row.text}… ${words.values.characters(row.characters)}`);
+    else if (asText) this.value.textContent = visible(JSON.stringify(JSON.parse(row.text), null, 2));
+    else this.tree.replaceChildren(valueTree(JSON.parse(row.text)));
   }
 }

@@ -83,8 +83,7 @@ class Overview {
     this.#drawLosers(state);
   }
 
-  // What is wrong, each by itself: the sentence has them all in one.
-  /** @param {State} state */
+  /** What is wrong, each by itself: the sentence has them all in one. @param {State} state */
   #drawAlarms({ troubles }) {
     this.alarms.hidden = troubles.length === 0;
     const key = troubles.join("\n");
@@ -207,8 +206,7 @@ class Slow {
     if (session.mayAsk(WHO_TOPIC)) poll(session, ASK_SLOW_MS, () => this.#ask(), signal);
   }
 
-  // These are slow by now.
-  /** @param {readonly number[]} ids */
+  /** These are slow by now. @param {readonly number[]} ids */
   set(ids) {
     const isNew = this.#ids.length === 0 && ids.length > 0;
     this.#ids = ids;
@@ -216,8 +214,7 @@ class Slow {
     if (isNew && this.#session.mayAsk(WHO_TOPIC)) this.#ask().catch(() => undefined); // two seconds later it is asked again
   }
 
-  // Return who of those that are shown is called so; undefined for nobody.
-  /** @param {string} label */
+  /** Return who of those that are shown is called so; undefined for nobody. @param {string} label */
   find(label) {
     return this.#shown.find((one) => one.label === label)?.id;
   }

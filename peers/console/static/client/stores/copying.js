@@ -127,8 +127,7 @@ export class Copying {
     if (this.copy.needs !== NOTHING) this.#want();
   }
 
-  // Changes of entries that are not copied do nothing.
-  /** @param {ChangeRow[]} rows @returns {Change[]} */
+  /** Changes of entries that are not copied do nothing. @param {ChangeRow[]} rows @returns {Change[]} */
   #changes(rows) {
     return rows.map(([number, kind, key, value, , publisher]) => {
       const change = { number, kind, key, value, old: null, publisher, present: false, partial: false, isOther: false };
@@ -228,8 +227,7 @@ function beginsWith(key, prefix) {
   }
 }
 
-// Whether it may be over by the next time.
-/** @param {unknown} error */
+/** Whether it may be over by the next time. @param {unknown} error */
 function isPassing(error) {
   return codeOf(error) === 1006 || PASSING.some((status) => status === statusOf(error));
 }
@@ -309,8 +307,7 @@ export class Copy {
     for (const [key, value, version] of rows) this.#loading?.entries.set(key, { value, version });
   }
 
-  // There are no more pages. Returns what has changed, as `hear`.
-  /** @param {number} number */
+  /** There are no more pages. Returns what has changed, as `hear`. @param {number} number */
   finish(number) {
     if (this.#loading === null) return [];
     this.#loading.until = number;

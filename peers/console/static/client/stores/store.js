@@ -173,10 +173,7 @@ export class Store {
     return found === null ? fallback : received(found[0]);
   }
 
-  /**
-   * `{key, value, version, expiresS}`; null if there is no entry.
-   * @param {StoreValue} key
-   */
+  /** `{key, value, version, expiresS}`; null if there is no entry. @param {StoreValue} key */
   async entry(key) {
     const found = await this.#read(["get", sent(key)]);
     return found === null ? null : entryOf(key, found);
@@ -199,28 +196,19 @@ export class Store {
     return found === null ? fallback : received(found);
   }
 
-  /**
-   * All keys, or those that are strings and begin with the prefix.
-   * @returns {Promise<any[]>}
-   */
+  /** All keys, or those that are strings and begin with the prefix. @returns {Promise<any[]>} */
   async keys(prefix = "") {
     const found = [];
     for await (const key of this.#rows(prefix, false)) found.push(received(key));
     return found;
   }
 
-  /**
-   * Yields the entries likewise, as they are by then.
-   * @returns {AsyncGenerator<StoreEntry, void>}
-   */
+  /** Yields the entries likewise, as they are by then. @returns {AsyncGenerator<StoreEntry, void>} */
   async *entries(prefix = "") {
     for await (const [key, ...entry] of this.#rows(prefix, true)) yield entryOf(received(key), entry);
   }
 
-  /**
-   * `{epoch, number, entries, bytes}`.
-   * @returns {Promise<StoreState>}
-   */
+  /** `{epoch, number, entries, bytes}`. @returns {Promise<StoreState>} */
   async state() {
     const [epoch, number, entries, bytes] = await this.#read(["state"]);
     return { epoch, number, entries, bytes };
@@ -314,10 +302,7 @@ class StoreReplica {
     return entry === undefined ? fallback : received(entry.value);
   }
 
-  /**
-   * The version of a key's entry; 0 if there is none.
-   * @param {StoreValue} key
-   */
+  /** The version of a key's entry; 0 if there is none. @param {StoreValue} key */
   version(key) {
     return this.#copying.copy.entries.get(keyText(key))?.version ?? 0;
   }
@@ -359,10 +344,7 @@ class StoreReplica {
   }
 }
 
-/**
- * A key as the store has it.
- * @param {StoreValue} key
- */
+/** A key as the store has it. @param {StoreValue} key */
 function keyText(key) {
   if (!isOneForm(key)) throw new TypeError("a replica finds no key that holds sets, maps, dates or bytes: ask the store");
   return sent(key);
@@ -416,10 +398,7 @@ class StoreWatch {
     return taker.promise;
   }
 
-  /**
-   * End it; what was not taken is thrown away.
-   * @returns {Promise<IteratorResult<StoreChange>>}
-   */
+  /** End it; what was not taken is thrown away. @returns {Promise<IteratorResult<StoreChange>>} */
   async return() {
     this.#changes.length = this.#head = 0;
     await this.#copying.close();

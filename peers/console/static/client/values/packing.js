@@ -107,8 +107,7 @@ class Packing {
     this.#raw(bytes);
   }
 
-  // The shortest form, as everywhere: keys are equal by their bytes.
-  /** @param {number} value */
+  /** The shortest form, as everywhere: keys are equal by their bytes. @param {number} value */
   #small(value) {
     if (value >= 0) {
       if (value < 0x80) return this.#byte(value);
@@ -165,8 +164,7 @@ class Packing {
     this.#bytes.set(bytes, at);
   }
 
-  // Returns where so many bytes may be written.
-  /** @param {number} count */
+  /** Returns where so many bytes may be written. @param {number} count */
   #room(count) {
     const at = this.#size;
     this.#size += count;
@@ -213,8 +211,7 @@ export function extensionOf(value) {
   return null;
 }
 
-// The time of msgpack, in the shortest of its three forms.
-/** @param {Date} date */
+/** The time of msgpack, in the shortest of its three forms. @param {Date} date */
 function timeBytes(date) {
   if (Number.isNaN(date.getTime())) throw new TypeError("an invalid date");
   const ms = BigInt(date.getTime());
@@ -414,8 +411,7 @@ export function sent(value) {
   return base64Of(packed(value));
 }
 
-// The value that has come as base64 of msgpack.
-/** @param {string | null} text @returns {any} */
+/** The value that has come as base64 of msgpack. @param {string | null} text @returns {any} */
 export function received(text) {
   if (text === null) return null;
   try {
@@ -427,8 +423,7 @@ export function received(text) {
 
 // Bytes as base64 text. Pure functions.
 
-// A key or value as it travels.
-/** @param {Uint8Array} bytes */
+/** A key or value as it travels. @param {Uint8Array} bytes */
 function base64Of(bytes) {
   let text = "";
   for (let start = 0; start < bytes.length; start += 8_192) {

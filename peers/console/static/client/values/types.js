@@ -187,11 +187,7 @@ export function addressBytes(text) {
   return Uint8Array.from(groups.flatMap((group) => [group >> 8, group & 0xff]));
 }
 
-/**
- * The one short form of an address of IPv6; null if it is none.
- * @param {string} text
- * @returns {string | null}
- */
+/** The one short form of an address of IPv6; null if it is none. @param {string} text @returns {string | null} */
 function hostOf(text) {
   try {
     return new URL(`http://[${text}]/`).hostname.slice(1, -1);
@@ -208,10 +204,7 @@ export function addressText(bytes) {
   return hostOf(groups.join(":")) ?? "";
 }
 
-/**
- * The address, and behind it how many bits of it count.
- * @param {string} text
- */
+/** The address, and behind it how many bits of it count. @param {string} text */
 export function subnetBytes(text) {
   const [, address, length] = /^(.+)\/(\d{1,3})$/.exec(text) ?? [];
   if (address === undefined) throw new TypeError(`no subnet: ${text}`);
@@ -230,20 +223,13 @@ export const U64_MAX = 2n ** 64n - 1n;
 export const MS_NS = 1_000_000n;
 export const SECOND_NS = 1_000_000_000n;
 
-/**
- * A number where that is exact, else a BigInt.
- * @param {bigint} whole
- */
+/** A number where that is exact, else a BigInt. @param {bigint} whole */
 export function numberOf(whole) {
   const number = Number(whole);
   return Number.isSafeInteger(number) ? number : whole;
 }
 
-/**
- * The quotient, rounded down.
- * @param {bigint} whole
- * @param {bigint} by
- */
+/** The quotient, rounded down. @param {bigint} whole @param {bigint} by */
 export function floored(whole, by) {
   const rest = ((whole % by) + by) % by;
   return (whole - rest) / by;

@@ -45,8 +45,7 @@ class Ring {
   /** How many rows were ever added: the number of the newest one. */
   get added() { return this.#added; }
 
-  // Returns the rows that had to go.
-  /** @param {Row} row */
+  /** Returns the rows that had to go. @param {Row} row */
   add(row) {
     const gone = [];
     while (this.#length === RING_ROWS || (this.#length > 0 && this.#characters + row.text.length > RING_CHARACTERS)) {
@@ -59,8 +58,7 @@ class Ring {
     return gone;
   }
 
-  // 0 is the newest.
-  /** @param {number} index */
+  /** 0 is the newest. @param {number} index */
   newest(index) {
     return index < this.#length ? this.#rows[(this.#added - 1 - index) % RING_ROWS] : undefined;
   }
@@ -137,8 +135,7 @@ export class Stream {
     this.#put(row);
   }
 
-  // Show other rows, the first of them above all others.
-  /** @param {Row[]} rows */
+  /** Show other rows, the first of them above all others. @param {Row[]} rows */
   replace(rows) {
     this.clear();
     for (const row of rows.slice(0, RING_ROWS).reverse()) this.#put(row);
@@ -153,8 +150,7 @@ export class Stream {
     this.#changed = true;
   }
 
-  // Hold, or let go and return to the newest.
-  /** @param {boolean} paused */
+  /** Hold, or let go and return to the newest. @param {boolean} paused */
   pause(paused) {
     this.#paused = paused;
     if (!paused) this.#elements.viewport.scrollTop = this.#scrollTop = 0;
@@ -321,8 +317,7 @@ export class Topics {
     this.draw({ shown: [], topics: 0, otherTopics: 0, otherMessages: 0 });
   }
 
-  // Draw what `TopicCounts.top` has told.
-  /** @param {Top} top */
+  /** Draw what `TopicCounts.top` has told. @param {Top} top */
   draw({ shown, topics, otherTopics, otherMessages }) {
     this.size = topics;
     while (this.#lines.length < shown.length) this.#lines.push(makeTopicLine(this.#body));
