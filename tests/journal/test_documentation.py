@@ -17,10 +17,9 @@ from peers.cli.commands import app
 from peers.client import Client, connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
-from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
 from tests.journal.files import AT_US, opened
-from tests.journal.tier.made import id_of
+from tests.journal.tier.made import copy, id_of
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "journal.md").read_text()
@@ -80,9 +79,7 @@ def copied(folder: Path, *topics: str) -> tuple[Path, str]:
         store.add([(AT_US, Batch.of(topic, [{"n": 1}, {"n": 2}]).frames)])
         store.commit(now_us=AT_US)
     store.close()
-    copier = Copier(str(path), place_at(str(tier)), TierRetention(0, 0))
-    assert copier.step(AT_US)
-    copier.close()
+    copy(path, place_at(str(tier)))
     return tier, id_of(path).hex()
 
 

@@ -24,6 +24,7 @@ from peers.client.blocking import connect as connect_blocking
 from peers.client.store import StoreChangeKind
 from peers.client.values import encode_value
 from peers.values import Count, Set, Table, Timespan, encode, value_of
+from tests.faults.store_kills import follow as follow_change
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -35,17 +36,6 @@ Answer = TypeVar("Answer")
 @pytest.fixture
 def store(client: Client) -> Store:
     return client.store("s")
-
-
-def _follow(state: dict[Any, Any], change: StoreChange) -> None:
-    if change.kind is StoreChangeKind.CLEAR:
-        state.clear()
-        return
-    assert change.old == state.get(change.key)
-    if change.value is None:
-        del state[change.key]
-    else:
-        state[change.key] = change.value
 
 
 def _brief(changes: list[StoreChange]) -> list[tuple[str, Any, Any, Any]]:
@@ -171,7 +161,7 @@ async def test_a_watcher_that_does_not_read(start_hub: StartHub, monkeypatch: py
         assert hub.handler("slow").dropped_messages > 0
         state: dict[Any, Any] = {}
         while state != {key: [59, text] for key in range(50)}:
-            _follow(state, await anext(unread))
+            follow_change(state, await anext(unread))
         assert slow.statistics().dropped_messages > 0
 
 
@@ -287,7 +277,7 @@ async def test_copies_at_other_hubs_are_equal_once_it_is_quiet(start_hub: StartH
 
             async def follow() -> None:
                 async for change in changes:
-                    _follow(state, change)
+                    follow_change(state, change)
 
             following = asyncio.ensure_future(follow())
             for step in range(300):
