@@ -167,6 +167,7 @@ def test_whoever_comes_again_is_as_fast_as_he_was(monkeypatch: pytest.MonkeyPatc
     assert share.rate.spend(30, 0, 100.0) == pytest.approx(2.0)
     quotas.leave(share)
     again = quotas.join("alice", NOBODY)
+    assert not quotas._rates, "only rates of users who have left are kept"
     assert again.rate.wait_s(100.5) == pytest.approx(1.5)
     for one in (again, quotas.join("bob", NOBODY), quotas.join("carol", NOBODY)):
         quotas.leave(one)

@@ -162,18 +162,12 @@ Mechanism: TypeAlias = "Null | CurveServer | CurveClient"
 
 
 class SocketType(Enum):
-    """Type of a socket, by its name on the wire."""
+    """Type of this side's socket, by its name on the wire."""
 
-    PUB = "PUB"
-    SUB = "SUB"
     XPUB = "XPUB"
     XSUB = "XSUB"
     PUSH = "PUSH"
     PULL = "PULL"
-
-    @property
-    def publishes(self) -> bool:
-        return self in (SocketType.PUB, SocketType.XPUB)
 
     @property
     def counterparts(self) -> tuple[str, ...]:
@@ -181,9 +175,7 @@ class SocketType(Enum):
 
 
 _COUNTERPARTS = {
-    SocketType.PUB: ("SUB", "XSUB"),
     SocketType.XPUB: ("SUB", "XSUB"),
-    SocketType.SUB: ("PUB", "XPUB"),
     SocketType.XSUB: ("PUB", "XPUB"),
     SocketType.PUSH: ("PULL",),
     SocketType.PULL: ("PUSH",),
@@ -242,7 +234,7 @@ class Session:
     """One side of a connection.
 
     Args:
-        own: Socket type of this side.
+        own: Socket type of this side; only an XPUB socket is sent subscriptions.
         limit_bytes: Longest message of a far side that is ready, all its parts together.
         hub: Id of this hub, for other hubs.
         mechanism: This side's part of one; of this connection alone if it has a state.
@@ -365,7 +357,7 @@ class Session:
             return NEED_DATA
         if isinstance(found, Command):
             return self._obey(found)
-        return self._subscription(found) if self._own.publishes else found
+        return self._subscription(found) if self._own is SocketType.XPUB else found
 
     # The handshake.
 
@@ -430,7 +422,7 @@ class Session:
         if command.name == b"PING":
             context = command.data[_TTL_BYTES : _TTL_BYTES + _PING_CONTEXT_BYTES]
             self.send(encode_command(Command(b"PONG", context)))
-        elif self._own.publishes and command.name in (b"SUBSCRIBE", b"CANCEL"):
+        elif self._own is SocketType.XPUB and command.name in (b"SUBSCRIBE", b"CANCEL"):
             return _wish(command.data, is_wanted=command.name == b"SUBSCRIBE")
         return None
 

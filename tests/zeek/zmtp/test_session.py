@@ -99,7 +99,7 @@ def test_both_forms_of_subscriptions() -> None:
 
 
 def test_what_is_no_subscription_is_counted() -> None:
-    session = opened(SocketType.PUB, "XSUB")
+    session = opened(SocketType.XPUB, "XSUB")
     long = b"x" * (TOPIC_LIMIT_BYTES + 1)
     session.feed(encode_message([b"\x01a", b""]) + encode_frame(b"") + encode_frame(b"\x02a"))
     session.feed(encode_subscription(long, is_wanted=True) + encode_command(Command(b"SUBSCRIBE", long)))
