@@ -168,6 +168,12 @@ REFUSED: list[tuple[Any, str]] = [
     ({"type": "publish", "request": 9, "topic": "/a", "value": 1, "values": [1]}, "one of the two"),
     ({"type": "publish", "request": 9, "topic": "/a", "values": []}, "0 values"),
     ({"type": "publish", "request": 9, "topic": "/a", "values": 5}, "array"),
+    ({"type": "publish", "topic": "/a", "value": 1, "confirm": True}, "what is to be confirmed bears a `request`"),
+    ({"type": "fetch"}, "missing required field `request`"),
+    ({"type": "fetch", "request": 0}, "`int` >= 1"),
+    ({"type": "fetch", "request": 2**32}, "`int` <="),
+    ({"type": "fetch", "request": 9, "start": 1.5}, "got `float`"),
+    ({"type": "fetch", "request": 9, "time_ms": 2e16}, "`float` <="),
     ({"type": "publish", "request": 9, "topic": "", "value": 1}, "topic is empty"),
     ({"type": "publish", "request": 9, "topic": "/" + "x" * 1024, "value": 1}, "1025 bytes long"),
     ({"type": "publish", "request": 9, "topic": "/a\n", "value": 1}, "control character U+000A"),
@@ -182,7 +188,7 @@ def test_a_message_that_is_not_understood_is_refused(codec: Codec, message: Any,
     assert reason in caught.value.text
     assert caught.value.text.isprintable()
     request = message.get("request") if isinstance(message, dict) else 0
-    assert caught.value.request == (request if request == 9 else 0)
+    assert caught.value.request == (request if type(request) is int and request > 0 else 0)
 
 
 @pytest.mark.parametrize("field", ["values", "prefixes"])

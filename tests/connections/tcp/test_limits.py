@@ -195,18 +195,6 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
     assert await (await hub.client()).ping() == []
 
 
-async def test_refused_connections_are_closed(start_hub: StartHub) -> None:
-    hub = await start_hub(settings=settings_of(connections=1))
-    await hub.client()
-    third = await hub.raw()
-    assert (await third.end())[0] == CloseCode.TRY_AGAIN_LATER
-    hub.later(LINGER_S + 1)
-    lost = hub.connections[-1].lost
-    assert lost is not None
-    await lost
-    await eventually(lambda: len(hub.server.connections) == 1)
-
-
 # What a client makes the hub write.
 
 

@@ -167,33 +167,6 @@ JSON, MSGPACK = "hub.v1.json", "hub.v1.msgpack"
 ID = bytes(range(16)).hex()
 
 
-async def test_what_is_to_be_confirmed_bears_a_request(hub: Hub, subprotocol: str) -> None:
-    client = await hub.websocket("/a", subprotocol=subprotocol)
-    await client.say("publish", topic="/a", value=1, confirm=True)
-    error = await client.message()
-    assert (error["code"], error["text"]) == (1007, "publish: what is to be confirmed bears a `request`")
-    assert await client.barrier() == []
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({}, "missing required field `request`"),
-        ({"request": 0}, "`int` >= 1"),
-        ({"request": 2**32}, "`int` <="),
-        ({"request": 1, "start": 1.5}, "got `float`"),
-        ({"request": 1, "time_ms": 2e16}, "`float` <="),
-    ],
-)
-async def test_what_cannot_be_fetched(hub: Hub, subprotocol: str, fields: dict[str, Any], said: str) -> None:
-    client = await hub.websocket(subprotocol=subprotocol)
-    await client.say("fetch", **fields)
-    error = await client.message()
-    assert (error["type"], error["code"]) == ("error", 1007)
-    assert said in error["text"]
-    assert await client.barrier() == []
-
-
 async def come_and_go(hub: Hub) -> None:
     asking, silent = await hub.raw_websocket(), await hub.raw_websocket()
     await asking.send(request("/metrics"))
