@@ -28,11 +28,9 @@ from hub.labels.rules import Rule, RuleIndex, characters
 from hub.labels.subscriptions import RuleSubscriptions
 from hub.limits import LINK_COST, CoreLimits, QueueLimits
 from hub.links.leaves import Leaves
-from hub.links.mesh_links import MeshLinks
 from hub.links.remote_hubs import RemoteHubs
-from hub.mesh.announcement import Announcement, Interests, Told
+from hub.mesh.announcement import Announcement, Told
 from hub.mesh.mesh import Mesh
-from hub.mesh.traffic import Traffic
 from hub.messages.batch import Batch
 from hub.messages.origin import Origin
 from hub.messages.stretch import Stretch
@@ -88,13 +86,15 @@ class Outside:
 
 
 class _Unreached:
-    __slots__ = ("_traffic",)
+    """The outlet of a handler that counts messages without a way to a hub that wants them."""
 
-    def __init__(self, traffic: Traffic[Handler]) -> None:
-        self._traffic = traffic
+    __slots__ = ("_mesh",)
+
+    def __init__(self, mesh: Mesh[Handler]) -> None:
+        self._mesh = mesh
 
     def send(self, batches: list[Batch]) -> None:
-        self._traffic.unreached_messages += sum(batch.messages for batch in batches)
+        self._mesh.unreached_messages += sum(batch.messages for batch in batches)
 
     def send_gap(self, lost_messages: int) -> None: ...  # nothing waits for this handler, so nothing is dropped
 
@@ -150,16 +150,15 @@ class Core:
             hub_id,
             hub_name,
             on_trees=lambda: self.routes.forget_ways(),  # noqa: PLW0108 -- made later
-            on_interest=self._change_far,
-            on_reach=self._reach_far,
-            on_due=self._tell_link,
+            on_interest=lambda *change: self.remote_hubs.change(*change),  # noqa: PLW0108 -- made later
+            on_reach=lambda *hub: self.remote_hubs.reach(*hub),  # noqa: PLW0108 -- made later
+            on_due=lambda link: self.remote_hubs.notify(link),  # noqa: PLW0108 -- made later
             on_clash=outside.on_clash,
             on_check=outside.check_mesh,
             on_change=lambda change, names: self.system_events.announce(mesh_changed(change, names)),
             limits=limits.mesh,
         )
-        traffic = self._traffic = self.mesh.traffic
-        self._upstreams = traffic.upstreams
+        self._upstreams = self.mesh.upstreams
         register = Register(self.memory.account("names"))
         rule_index: RuleIndex[Handler | RemoteHub] = RuleIndex()
         self.routes = Routes(
@@ -205,21 +204,18 @@ class Core:
             owner_of=register.owner_of,
             hub_services=hub_services,
             hub=hub_id,
-            way_to=traffic.way_to,
+            way_to=self.mesh.way_to,
         )
         self.leaves = Leaves(hub_id)
         self.remote_hubs = RemoteHubs(
+            self.mesh,
             self.prefixes,
             self.rules,
             self.requests.services,
             self.names,
             self.leaves,
-            traffic.way_to,
             self.scheduler,
             self.memory.account("mesh"),
-        )
-        self._mesh_links = MeshLinks(
-            self.mesh, self.remote_hubs, self.prefixes, self.rules, self.requests, self.names, self.leaves
         )
         self.authority = Authority(
             self.scheduler,
@@ -270,7 +266,7 @@ class Core:
 
     def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object], *, cost: int = LINK_COST) -> None:
         """Make an attached link part of the mesh."""
-        self._mesh_links.add(handler, hub, on_mesh, cost)
+        self.remote_hubs.link(handler, hub, on_mesh, cost)
 
     def detach(self, handler: Handler, reason: str) -> None:
         """Remove a handler with all its subscriptions, and announce that; no harm if it is gone already."""
@@ -279,7 +275,7 @@ class Core:
         handler.shut()
         settling = self.requests.forget(handler)
         self.prefixes.tell_no_more(handler)
-        self._mesh_links.discard(handler)
+        self.remote_hubs.unlink(handler)
         self.authority.forget(handler)
         self._leaving[handler] = None
         self.scheduler.add("leaving", self._taking_out(handler, settling))
@@ -436,25 +432,25 @@ class Core:
 
         It stands in routes like any other handler, so that all other routes cost nothing more.
         """
-        handler = Handler(_Unreached(self._traffic), role=Role.LINK, limits=QueueLimits())
+        handler = Handler(_Unreached(self.mesh), role=Role.LINK, limits=QueueLimits())
         handler.attach(0, self._mark_dirty, _ignore)
         return handler
 
     def _accepts(self, link: Handler, messages: int) -> bool:
         """Return whether messages of a link are taken; otherwise count them."""
         origin = link.origin
-        if self._traffic.accepts(link, origin.hub, origin.epoch):
+        if self.mesh.accepts(link, origin.hub, origin.epoch):
             link.accepted_at = self._upstreams.turnover
             return True
         link.published_messages += messages  # they have arrived, as far as the link is concerned
         link.look_at += messages
         link.looked_messages += messages
-        self._traffic.refuse(link, origin, messages)
+        self.mesh.refuse(link, origin, messages)
         return False
 
     def _note_gaps(self, link: Handler, runs: Iterable[tuple[Route, int]]) -> None:
         """Tell subscribers of messages that were not taken of a link, where no other link can bring them."""
-        if not self._traffic.is_lost(link, link.origin.hub, link.origin.epoch):
+        if not self._upstreams.is_lost(link, link.origin.hub, link.origin.epoch):
             return
         granted = link.publishes_in
         for route, messages in runs:
@@ -471,17 +467,8 @@ class Core:
             RejectedError: It is over a limit here; nothing of it was taken.
         """
         if isinstance(told, Announcement) and told.neighbours is not None:
-            self._mesh_links.write()
+            self.remote_hubs.write()
         self.mesh.hear(link, told)
-
-    def _reach_far(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
-        self.remote_hubs.reach(hub, is_reached)
-
-    def _tell_link(self, link: Handler) -> None:
-        self._mesh_links.tell(link)
-
-    def _change_far(self, hub: bytes, change: Interests, link: Handler | None) -> None:
-        self.remote_hubs.change(hub, change, link)
 
     # The turn.
 

@@ -1,8 +1,9 @@
-"""`RemoteHubs`: what other hubs of the mesh want, on its way into the multimap.
+"""`RemoteHubs`: the links to other hubs of the mesh, what is announced to them, and what they want.
 
 ```
-mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules, services, names, leaves
+mesh: on_interest ─▶ changes in their order, a share each turn ─▶ multimap, rules, services, names, leaves
 authority: judge  ─▶ names and leaves that a link with other rights has brought ─▶ taken away, or taken
+this hub: filter, rules, services, names and leaves, from the first link on ─▶ Mesh.change
 ```
 
 When nothing is left to do, the multimap has for each hub what the mesh knows of it. A prefix costs one step, so that
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from hub.errors import RejectedError
@@ -22,19 +24,20 @@ from hub.labels.rules import Rule
 from hub.labels.subscriptions import RuleSubscriptions
 from hub.links.leaves import Leaves
 from hub.mesh.announcement import Interest, Interests, Leaf, Served
+from hub.mesh.mesh import Mesh
+from hub.messages.origin import Origin
 from hub.names.claim import Announced
 from hub.names.names import Names
 from hub.policy.policy import Action, Rights
+from hub.prefixes.filter import Change
 from hub.requests.services import Services
 from hub.routing.subscriptions import PrefixSubscriptions
 from hub.scheduling.memory import Account
 from hub.scheduling.scheduler import Scheduler
 
-_INTEREST_BYTES = 500
-"""What a prefix, a rule or a service of another hub takes, about: in its index, and in the record of that hub."""
+_INTEREST_BYTES = 500  # About, of a prefix, a rule or a service of another hub: in its index, and in that hub's record
 
-_NAMES_PER_STEP = 8
-"""20 µs each."""
+_NAMES_PER_STEP = 8  # 20 µs each
 
 T = TypeVar("T")
 
@@ -61,50 +64,78 @@ def _may_be_gateway(rights: Rights | None) -> bool:
 
 
 class RemoteHubs:
-    """The other hubs.
+    """The other hubs, and the links to them."""
 
-    Args:
-        prefixes: Gets their prefixes.
-        rules: Gets their rules.
-        services: Gets the prefixes that they serve.
-        names: Gets the names of their clients.
-        leaves: Gets their leaves.
-        way_to: Returns how far away a hub is, and the link that leads there; None if it cannot be reached.
-        scheduler: Runs the changes, a share of them each turn.
-        account: Is charged for them.
-    """
-
-    __slots__ = (
-        "_account",
-        "_held",
-        "_hubs",
-        "_leaves",
-        "_names",
-        "_prefixes",
-        "_rules",
-        "_scheduler",
-        "_services",
-        "_way_to",
-    )
-
-    def __init__(  # noqa: PLR0913, PLR0917 -- all that hubs want
+    def __init__(  # noqa: PLR0913, PLR0917 -- all that hubs announce to each other
         self,
+        mesh: Mesh[Handler],
         prefixes: PrefixSubscriptions,
         rules: RuleSubscriptions,
         services: Services,
         names: Names,
         leaves: Leaves,
-        way_to: Callable[[bytes], tuple[int, Handler] | None],
         scheduler: Scheduler,
         account: Account,
     ) -> None:
-        self._prefixes, self._rules, self._services = prefixes, rules, services
-        self._names, self._leaves = names, leaves
-        self._way_to, self._scheduler, self._account = way_to, scheduler, account
+        self._mesh, self._prefixes, self._rules, self._services = mesh, prefixes, rules, services
+        self._names, self._leaves, self._scheduler, self._account = names, leaves, scheduler, account
         # How much they hold together.
         self._held = 0
         # Id → hub, while it holds anything.
         self._hubs: dict[bytes, RemoteHub] = {}
+        # Name → how it was announced last, while a client of this hub holds it; None before the first link.
+        self._announced: dict[str, Announced] | None = None
+        # Link → the function to call when it is to be sent something.
+        self._on_mesh: dict[Handler, Callable[[], object]] = {}
+
+    # Links of this hub.
+
+    def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object], cost: int) -> None:
+        """Make an attached link part of the mesh; see `Core.link`."""
+        if self._announced is None:
+            self._announced = {}
+            self._prefixes.asked_of_links.tell(self, self._mesh.change)
+            self._rules.tell(self._change_rule)
+            self._services.tell(self._change_served)
+            self._names.tell(partial(self._change_name, self._announced))
+            self._leaves.tell(self._mesh.change)
+        self._on_mesh[handler] = on_mesh
+        handler.bring_from(Origin(hub, 0))
+        handler.wanted_there = partial(self.wanted_by, hub)
+        self.write()
+        self._mesh.link_up(handler, hub, cost=cost)
+
+    def unlink(self, handler: Handler) -> None:
+        """A handler leaves; this does no harm if it is no link."""
+        if self._on_mesh.pop(handler, None) is not None:
+            self.write()
+            self._mesh.link_down(handler)
+
+    def write(self) -> None:
+        """Write what was routed by the present ways: news of other ways must not go before it."""
+        for link in self._mesh.links:
+            link.write_pending()
+
+    def notify(self, link: Handler) -> None:
+        """There is something to send on a link; it may have left."""
+        on_mesh = self._on_mesh.get(link)
+        if on_mesh is not None:
+            on_mesh()
+
+    def _change_rule(self, rule: Rule, added: bool) -> None:  # noqa: FBT001
+        self._mesh.change(Interests((rule,)) if added else Interests(removed=(rule,)))
+
+    def _change_served(self, change: Change) -> None:
+        self._mesh.change(Interests(tuple(map(Served, change.added)), tuple(map(Served, change.removed))))
+
+    def _change_name(self, told: dict[str, Announced], name: str, announced: Announced | None) -> None:
+        before = told.pop(name, None)
+        if announced is not None:
+            told[name] = announced
+        added = () if announced is None else (announced,)
+        self._mesh.change(Interests(added, () if before is None else (before,)))
+
+    # Interests of other hubs.
 
     def __iter__(self) -> Iterator[RemoteHub]:
         return iter(self._hubs.values())
@@ -125,13 +156,7 @@ class RemoteHubs:
         return far.leaves.keys() if far is not None and _may_be_gateway(far.rights) else ()
 
     def change(self, hub: bytes, change: Interests, link: Handler | None) -> None:
-        """Take a change of what a hub wants.
-
-        Args:
-            hub: Its id.
-            change: The change.
-            link: The link that brought it, whose rights decide about names; None if the hub is forgotten.
-        """
+        """Take a change of the interests of a hub; the rights of the link that brought it decide about names."""
         self._add(self._changing(hub, change, link))
 
     def judge(self, link: Handler) -> None:
@@ -218,7 +243,7 @@ class RemoteHubs:
         """Return whether a link brought what is known of a hub, or leads there in place of one that is gone."""
         if far.link is None or not far.link.closed:
             return far.link is link
-        way = self._way_to(far.hub)
+        way = self._mesh.way_to(far.hub)
         return way is not None and way[1] is link
 
     def _reaching(self, hub: bytes, is_reached: bool) -> Iterator[None]:  # noqa: FBT001

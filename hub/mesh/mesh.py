@@ -4,14 +4,15 @@
 links come and go, own interests ─▶ OwnNews: announcements of this hub ─┐
 announcements of others ─▶ LinkState ─┬─▶ sent on the other links ◀─────┘
                                       ├─▶ on_interest: what a hub wants, for the routes
-                                      └─▶ Graph ─▶ on_trees; Traffic: which messages are taken, and where they go on
+                                      └─▶ Graph ─▶ on_trees: messages may take other ways
+a message of an origin and epoch ─▶ accepts? ─┬─ yes ─▶ onward(origin, hubs that want it); misses: unreached
+                                              └─ no ──▶ refuse: overtaken, or repeated
 ```
 
-Each hub announces its links and interests to all others. So every hub can compute the tree on which messages of each
-hub travel, and sends each message only where it leads to a hub that wants it. **Safe whatever is believed**: see
-`hub.mesh.upstream`. **Arriving once all believe the same**: an origin begins a new epoch whenever it hears of a change
-of links, and again at `SETTLE_S` after the last one, when all others have heard of it. So the upstream that each hub
-has by then is the one in the tree.
+Each hub announces its links and interests to all others, so that each can compute the tree on which messages of a hub
+travel. **Safe whatever is believed**: see `hub.mesh.upstream`. **Arriving once all believe the same**: an origin begins
+a new epoch whenever it hears of a change of links, and again at `SETTLE_S` after the last one, when all others have
+heard of it. So the upstream that each hub has by then is the one in the tree.
 """
 
 from __future__ import annotations
@@ -24,52 +25,40 @@ from hub.limits import LINK_COST, MeshLimits
 from hub.mesh.announcement import Announcement, Digest, Interests, Record, Told, Wanted
 from hub.mesh.graph import Graph, GraphChange
 from hub.mesh.link_state import OUTBID_LIMIT, LinkState, OwnNews, Reach, contradicts
-from hub.mesh.traffic import Traffic
-from hub.mesh.upstream import FAR_EPOCH
+from hub.mesh.upstream import FAR_EPOCH, Upstreams
 from hub.messages.origin import EPOCH_LIMIT, Origin
 from hub.prefixes.filter import Change
 
 L = TypeVar("L")
 
+# When a new epoch begins after the last change of links: announcements cross a mesh in far less; the last one is for
+# slow links
 SETTLE_S: Final = (0.25, 1.0, 2.0)
-"""When a new epoch begins after the last change of links, seconds: announcements cross a mesh in far less; the last one
-is for slow links."""
 
 
 class MeshStatistics(NamedTuple):
     """Numbers of the mesh; those with `_total` count from the start."""
 
-    hubs: int
-    """Known hubs, this one included."""
-    links: int
-    """Links of this hub."""
-    prefixes: int
-    """Interests of other hubs that are kept."""
-    epoch: int
-    """The epoch of what enters the mesh here now."""
-    incomplete: int
-    """Hubs that are assumed to want everything, as their topics are not known here."""
-    left_out_total: int
-    """Interests that were not kept for lack of room."""
-    announcements_total: int
-    """Announcements of other hubs with news."""
-    refused_total: int
-    """Announcements that were refused, as there were too many hubs, or links of one hub."""
-    overtaken_messages_total: int
-    """Messages that a newer epoch had overtaken: they are lost here."""
-    repeated_messages_total: int
-    """Messages that came by another way than those of their epoch before."""
-    unreached_messages_total: int
-    """Messages for a hub to which no link leads from here."""
-    clashes_total: int
-    """How often another hub has spoken in the name of this one."""
+    hubs: int  # Known hubs, this one included
+    links: int  # Of this hub
+    prefixes: int  # Interests of other hubs that are kept
+    epoch: int  # Of messages that enter the mesh here now
+    incomplete: int  # Hubs that are assumed to want everything, as their topics are not known here
+    left_out_total: int  # Interests that were not kept for lack of room
+    announcements_total: int  # Announcements of other hubs with news
+    refused_total: int  # Announcements over a limit of hubs or links
+    overtaken_messages_total: int  # A newer epoch had overtaken them: they are lost here
+    repeated_messages_total: int  # They came by another way than those of their epoch before
+    unreached_messages_total: int  # No link leads from here to a hub that wants them
+    clashes_total: int  # How often another hub has spoken in the name of this one
 
 
 class Mesh(Generic[L]):
     """One hub's part of the mesh; `L` is the type of its links.
 
-    What comes is taken at once (`hear`, `change`, `link_up`, `link_down`); what follows from all of it together is done
-    by `check`, to be called at the end of each turn in which something came, and when it said.
+    `hear`, `change`, `link_up` and `link_down` take effect at once. `check` does what follows from them together: it is
+    to be called at the end of each turn in which one was called, and at the time that it returns. Callers remember the
+    answers of `accepts` until `upstreams.turnover` changes, those of `onward` and `misses` until `on_trees`.
 
     Args:
         hub: The id of this hub.
@@ -81,34 +70,12 @@ class Mesh(Generic[L]):
         on_reach: Called with a hub, and whether it can be reached again, or no longer; up to a second late.
         on_clash: Called with the number of an announcement, or epoch, that another hub has used in the name of this
             one.
-        on_change: Called with a change of the graph, and the names of all hubs in it, for people who watch.
+        on_change: Called with a change of the graph, and the names of all hubs in it.
         on_check: Called when `check` is to be called at the end of this turn; perhaps more than once.
         limits: How much is kept.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_checked_s",
-        "_coming",
-        "_has_new_links",
-        "_link_state",
-        "_links",
-        "_news",
-        "_on_change",
-        "_on_check",
-        "_on_clash",
-        "_on_due",
-        "_on_interest",
-        "_reach",
-        "_settle_s",
-        "clashes",
-        "graph",
-        "hub",
-        "origin",
-        "traffic",
-    )
-
-    def __init__(  # noqa: PLR0913 -- what it tells the outside
+    def __init__(  # noqa: PLR0913 -- all events of the mesh
         self,
         hub: bytes,
         name: str = "",
@@ -129,7 +96,7 @@ class Mesh(Generic[L]):
         # The origin of the messages that enter the mesh here now; its epoch only grows.
         self.origin = Origin(hub, 1)
         self._on_interest, self._on_due, self._on_clash = on_interest, on_due, on_clash
-        self._on_change, self._on_check = on_change, on_check
+        self._on_change, self._on_check, self._on_trees = on_change, on_check, on_trees
         self._link_state: LinkState[L] = LinkState(own, limits)
         self.graph = Graph(hub)
         # The id of a neighbour → the link to it, from the digest of its far side on.
@@ -138,17 +105,25 @@ class Mesh(Generic[L]):
         self._coming: dict[L, tuple[bytes, int]] = {}
         self._news: OwnNews[L] = OwnNews(self._link_state, self._links)
         self._reach = Reach(self.graph, self._link_state.records, on_reach)
-        self.traffic: Traffic[L] = Traffic(
-            self._links, self.graph, self._link_state, on_trees=on_trees, on_ahead=self._tell_ahead
-        )
-        # Link → the epoch of its far side that others have said, and that it is to hear of.
+        # Link → the epoch of its far side that others have said, and that it is to hear of; and that it was sent last.
         self._ahead: dict[L, Origin] = {}
+        self._sent_ahead: dict[L, Origin] = {}
         # When new epochs begin, ascending.
         self._settle_s: list[float] = []
         # Whether hubs have announced links since the last `check`, and when that was.
         self._has_new_links = False
         self._checked_s = 0.0
         self.clashes = 0
+        self.upstreams: Upstreams[L] = Upstreams()
+        # Whether an answer of `onward` may be remembered.
+        self._is_asked = False
+        # Messages that were not taken: those that a newer epoch has overtaken are lost here; the repeated ones may have
+        # come by another link.
+        self.overtaken_messages = self.repeated_messages = 0
+        # Messages for a hub to which no link leads from here.
+        self.unreached_messages = 0
+        # Link → how many overtaken messages it has brought since `take_overtaken`.
+        self._overtaken: dict[L, int] = {}
 
     # Links of this hub.
 
@@ -161,7 +136,7 @@ class Mesh(Generic[L]):
             cost: At least 1.
         """
         self._link_state.add(link)
-        self.traffic.upstreams.come(link, far)
+        self.upstreams.come(link, far)
         self._coming[link] = far, cost
         self._on_due(link)
         self._on_check()
@@ -182,9 +157,11 @@ class Mesh(Generic[L]):
         self._link_state.discard(link)
         self._coming.pop(link, None)
         self._ahead.pop(link, None)
-        far = self.traffic.upstreams.far_of(link)
+        far = self.upstreams.far_of(link)
         is_open = far is not None and self._links.get(far) is link  # else its digest has not come, or it was replaced
-        self.traffic.leave(link)
+        self.upstreams.leave(link)
+        self._overtaken.pop(link, None)
+        self._sent_ahead.pop(link, None)
         if is_open and far is not None:
             del self._links[far], self._news.costs[far]
         self._relink_here()
@@ -199,8 +176,8 @@ class Mesh(Generic[L]):
         """Links of this hub have come or gone."""
         self._begin_epoch()
         self._has_new_links = self._news.link_changes = True
-        self.traffic.upstreams.turnover += 1
-        self.traffic.tell_of_trees()
+        self.upstreams.turnover += 1
+        self._tell_of_trees()
 
     def change(self, change: Change | Interests) -> None:
         """The interests of this hub have changed."""
@@ -261,10 +238,6 @@ class Mesh(Generic[L]):
             self._on_clash(said.epoch)
             self.origin = Origin(self.hub, said.epoch + 1)
 
-    def _tell_ahead(self, link: L, said: Origin) -> None:
-        self._ahead[link] = said
-        self._on_due(link)
-
     def take(self, link: L) -> list[Told]:
         """Return what is to be sent on a link now, in this order, and before any message that is routed later."""
         ahead = self._ahead.pop(link, None)
@@ -308,7 +281,7 @@ class Mesh(Generic[L]):
         self._begin_epoch()
         self._has_new_links = True
         if self.graph.update(hub, self._link_state.records):
-            self.traffic.tell_of_trees()
+            self._tell_of_trees()
 
     def _settle(self, now_s: float) -> None:
         """Plan new epochs if hubs have announced links since the last call."""
@@ -343,7 +316,7 @@ class Mesh(Generic[L]):
         """Forget hubs that could not be reached for long. No tree changes by that: nothing led there."""
         known = dict(self._link_state.records)
         for record in lost:
-            self.traffic.upstreams.forget(record.hub)
+            self.upstreams.forget(record.hub)
             change = self._link_state.forget(record.hub)
             self.graph.update(record.hub, self._link_state.records)
             if change.removed:
@@ -355,30 +328,83 @@ class Mesh(Generic[L]):
         if change is not None:
             self._on_change(change, {hub: records[hub].name for hub in change.hubs})
 
-    # Looking at it.
+    def _tell_of_trees(self) -> None:
+        if self._is_asked:
+            self._is_asked = False
+            self._on_trees()
+
+    # Messages that links bring.
+
+    def accepts(self, link: L, origin: bytes, epoch: int) -> bool:
+        """Return whether a message that comes by a link is taken."""
+        if origin == self.hub or origin not in self._link_state.records:
+            return False
+        return self.upstreams.accepts(link, origin, epoch, self._links.get(origin))
+
+    def refuse(self, link: L, origin: Origin, messages: int) -> None:
+        """Count messages that were not taken; a hub that brings its own ones hears what others have said of it."""
+        ahead = self.upstreams.ahead(origin) if self._links.get(origin.hub) is link else None
+        if ahead is not None and self._sent_ahead.get(link) != ahead:
+            self._sent_ahead[link] = self._ahead[link] = ahead
+            self._on_due(link)
+        if self.upstreams.is_lost(link, origin.hub, origin.epoch):
+            self.overtaken_messages += messages
+            self._overtaken[link] = self._overtaken.get(link, 0) + messages
+        else:
+            self.repeated_messages += messages
+
+    def take_overtaken(self, link: L) -> int:
+        """Return how many overtaken messages a link has brought since the last call."""
+        return self._overtaken.pop(link, 0)
+
+    # Messages that go on.
+
+    def onward(self, origin: bytes, wanting: Iterable[bytes]) -> tuple[L, ...]:
+        """Return the links on which a message of `origin` goes on, so that it reaches the hubs that want it."""
+        self._is_asked = True
+        beneath, links = self.graph.beneath(origin), self._links
+        return tuple(links[hop] for hop in sorted({beneath[hub] for hub in wanting if hub in beneath}) if hop in links)
+
+    def misses(self, origin: bytes, wanting: Iterable[bytes]) -> bool:
+        """Return whether a message of `origin` misses a hub that wants it, since no link leads there.
+
+        A message that entered at another hub goes on to the hubs beneath this one only.
+        """
+        beneath, links = self.graph.beneath(origin), self._links
+        if origin == self.hub:
+            return any(beneath.get(hub) not in links for hub in wanting)
+        return any(hub in beneath and beneath[hub] not in links for hub in wanting)
+
+    def way_to(self, hub: bytes) -> tuple[int, L] | None:
+        """Return how far away another hub is, and the link that leads there; None if it cannot be reached."""
+        tree, links = self.graph.tree, self.graph.links
+        far, first, at = 0, hub, hub
+        while at != self.hub:
+            before = tree.get(at)
+            if before is None:
+                return None
+            far, first, at = far + links[before][at], at, before
+        link = self._links.get(first)
+        return None if link is None else (far, link)
+
+    # Statistics.
 
     def statistics(self) -> MeshStatistics:
-        """Return numbers of what is known, and of what was not taken."""
-        knowledge, traffic = self._link_state, self.traffic
+        known = self._link_state
         return MeshStatistics(
-            hubs=len(knowledge.records),
+            hubs=len(known.records),
             links=len(self._links),
-            prefixes=knowledge.prefixes,
+            prefixes=known.prefixes,
             epoch=self.origin.epoch,
-            incomplete=sum(not record.is_whole for record in knowledge.records.values()),
-            left_out_total=knowledge.left_out_total,
-            announcements_total=knowledge.taken_total,
-            refused_total=knowledge.refused_total,
-            overtaken_messages_total=traffic.overtaken_messages,
-            repeated_messages_total=traffic.repeated_messages,
-            unreached_messages_total=traffic.unreached_messages,
+            incomplete=sum(not record.is_whole for record in known.records.values()),
+            left_out_total=known.left_out_total,
+            announcements_total=known.taken_total,
+            refused_total=known.refused_total,
+            overtaken_messages_total=self.overtaken_messages,
+            repeated_messages_total=self.repeated_messages,
+            unreached_messages_total=self.unreached_messages,
             clashes_total=self.clashes,
         )
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of what enters the mesh here now."""
-        return self.origin.epoch
 
     @property
     def left_out(self) -> int:

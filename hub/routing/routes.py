@@ -78,11 +78,11 @@ class Ways(NamedTuple):
 
     def links(self, origin: bytes) -> tuple[Handler, ...]:
         """Return the links on which messages of an origin go on, and what counts them if they miss a hub."""
-        traffic, barred = self.mesh.traffic, self.barred
-        links = traffic.onward(origin, self.far)
+        mesh, barred = self.mesh, self.barred
+        links = mesh.onward(origin, self.far)
         if barred:
             links = tuple(link for link in links if link not in barred)
-        return (*links, self.unreached) if traffic.misses(origin, self.far) else links
+        return (*links, self.unreached) if mesh.misses(origin, self.far) else links
 
 
 class Route:
@@ -349,7 +349,7 @@ class Routes:
         if isinstance(owner, Handler):
             return self._route(topic, (owner,), sender)
         ways = self._ways([owner.hub], _Audience(topic) if self.is_guarded else None)
-        links = () if ways is None else ways.mesh.traffic.onward(ways.mesh.hub, ways.far)
+        links = () if ways is None else ways.mesh.onward(ways.mesh.hub, ways.far)
         if ways is None or not links:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, "the hub that has this name cannot be reached")
         for link in links:

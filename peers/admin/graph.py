@@ -121,7 +121,7 @@ def _rows(server: Server, topic: str, after: bytes) -> list[dict[str, Any]]:
         if hub in on_way and hub != server.id:
             cost[hub] = cost[before] + links[before][hub]
     first = (hub for hub in on_way if hub != server.id and tree[hub] == server.id)
-    barred = {hub for hub in first if not route.barred.isdisjoint(mesh.traffic.onward(server.id, (hub,)))}
+    barred = {hub for hub in first if not route.barred.isdisjoint(mesh.onward(server.id, (hub,)))}
     known = sorted(hub for hub in (on_way | wanting) & records.keys() if hub > after)
     return [
         {

@@ -342,7 +342,7 @@ class Link:
         return encode_account(Account(self._id, self.handler.offered_messages, self._told_arrived, last))
 
     def _report_overtaken(self) -> None:
-        overtaken = self._server.core.mesh.traffic.take_overtaken(self.handler)
+        overtaken = self._server.core.mesh.take_overtaken(self.handler)
         if overtaken:
             self._server.accounts.overtake(self.peer, overtaken)
 
@@ -355,7 +355,7 @@ class Link:
             sent_bytes=handler.delivered_bytes + self.news.beside_bytes,
             queue_full=handler.dropped_messages - handler.unreadable_messages,
             too_large=handler.unreadable_messages,
-            path_changes=self._server.core.mesh.traffic.upstreams.moves(handler),
+            path_changes=self._server.core.mesh.upstreams.moves(handler),
         )
 
     def moment(self, now_s: float) -> Moment:

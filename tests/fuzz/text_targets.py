@@ -442,7 +442,7 @@ def _run_mesh(data: bytes) -> None:
             case Origin():
                 assert len(event.hub) == len(_HUB)
                 encode_origin(event)
-                mesh.traffic.accepts(link, event.hub, event.epoch)
+                mesh.accepts(link, event.hub, event.epoch)
             case Digest() | Wanted():
                 assert list(_heard(event)) == [event]
                 _hear(mesh, link, event)
@@ -451,7 +451,7 @@ def _run_mesh(data: bytes) -> None:
     while now_s < math.inf:  # all that is due by time, up to the last hub that is forgotten
         for told in mesh.take(link):
             _heard(told)  # what is told can be read
-        assert mesh.traffic.onward(_OWN, mesh.records) in {(), (link,)}
+        assert mesh.onward(_OWN, mesh.records) in {(), (link,)}
         now_s = mesh.check(now_s)
     assert set(mesh.records) - {_OWN} <= {_OTHER} | set(mesh.graph.reached), "a hub that cannot be reached is left"
 

@@ -77,7 +77,7 @@ async def test_origins_that_cannot_be(pair: QuietPair) -> None:
     taken = [number for number, (_, is_taken) in enumerate(said) if is_taken]
     assert await reader.values(len(taken)) == [("/a", number) for number in taken]
     mesh = hub.server.core.mesh
-    assert (mesh.traffic.repeated_messages, mesh.traffic.overtaken_messages) == (3, 1)
+    assert (mesh.repeated_messages, mesh.overtaken_messages) == (3, 1)
     await peer.send(encode_frame(Kind.ORIGIN, b"short"))
     assert await peer.end() == (1002, "ORIGIN: 5 bytes, expected 20")
 
@@ -218,7 +218,7 @@ async def test_the_highest_epoch_in_the_name_of_a_hub_that_is_linked(pair: Quiet
     await peer.ping()
     await writer.publish("/a", 2)
     assert await reader.values(1) == [("/a", 2)]
-    assert hub.server.core.mesh.traffic.repeated_messages == 1
+    assert hub.server.core.mesh.repeated_messages == 1
     await pair.exchange()
 
 
@@ -229,11 +229,11 @@ async def test_a_newer_epoch_in_the_name_of_a_hub_that_is_linked(pair: QuietPair
     await eventually(lambda: far.wanted_by(hub) == {"/a", "/b"})
     peer = await linked(hub)
     with capture_logs() as logs:
-        for lie in (far.server.core.mesh.epoch + 1_000, FAR_EPOCH):
+        for lie in (far.server.core.mesh.origin.epoch + 1_000, FAR_EPOCH):
             await peer.send(encode_origin(Origin(far.server.id, lie)), publication("/a", "a lie"))
             assert await reader.values(1) == [("/a", "a lie")]
             await writer.publish("/b", "unheard")
-            await eventually(lambda lie=lie: far.server.core.mesh.epoch > lie)  # type: ignore[misc]
+            await eventually(lambda lie=lie: far.server.core.mesh.origin.epoch > lie)  # type: ignore[misc]
             await writer.publish("/a", lie)
             assert await reader.values(1) == [("/a", lie)]
             await pair.exchange()
@@ -291,7 +291,7 @@ async def test_a_link_that_flaps(pair: QuietPair, start_hub: StartHub) -> None:
 async def test_clocks_that_are_set(pair: QuietPair, monkeypatch: pytest.MonkeyPatch, jump_s: float) -> None:
     hubs = (pair.near, pair.far)
     await eventually(lambda: all(hub.server.core.mesh.is_settled for hub in hubs))
-    epochs = [hub.server.core.mesh.epoch for hub in hubs]
+    epochs = [hub.server.core.mesh.origin.epoch for hub in hubs]
     links = [list(hub.server.core.mesh.links) for hub in hubs]
     with capture_logs() as logs:
         async with pair.busy():
@@ -303,6 +303,6 @@ async def test_clocks_that_are_set(pair: QuietPair, monkeypatch: pytest.MonkeyPa
             await eventually(lambda: "/late" in pair.far.wanted_by(pair.near))
             await (await pair.far.client()).publish("/late", 1)
             assert await reader.values(1) == [("/late", 1)]
-    assert [hub.server.core.mesh.epoch for hub in hubs] == epochs
+    assert [hub.server.core.mesh.origin.epoch for hub in hubs] == epochs
     assert [list(hub.server.core.mesh.links) for hub in hubs] == links
     assert warnings(logs) == []

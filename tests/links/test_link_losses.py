@@ -88,7 +88,7 @@ async def test_what_was_published_was_received_or_is_counted(north: Hub, south: 
         received.append(number)
     lost, possibly, _, _ = told(north)
     assert (possibly, told(south)[2]) == (0, lost)
-    unreached = north.server.core.mesh.traffic.unreached_messages
+    unreached = north.server.core.mesh.unreached_messages
     assert len(received) - 2 + lost + unreached == published
 
 

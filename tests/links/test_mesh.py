@@ -69,7 +69,7 @@ async def test_each_message_reaches_each_subscriber_once(start_hub: StartHub) ->
             seen.setdefault(topic, []).append(number)
         assert seen == {f"/from/{number}": list(range(total)) for number in range(len(hubs))}
     for hub in hubs:
-        assert hub.server.core.mesh.traffic.repeated_messages == hub.server.core.mesh.traffic.overtaken_messages == 0
+        assert hub.server.core.mesh.repeated_messages == hub.server.core.mesh.overtaken_messages == 0
 
 
 def cost(hub: Hub, one: Hub, other: Hub) -> int | None:
@@ -104,7 +104,7 @@ async def test_messages_take_the_cheapest_way_there_is(start_hub: StartHub) -> N
         return [traffic(name).carried.path_changes for name in ("first", "third")]
 
     await eventually(
-        lambda: first.wanted_by(last) == {"/a"} and mesh.traffic.way_to(last.server.id) == (2, first.handler("third"))
+        lambda: first.wanted_by(last) == {"/a"} and mesh.way_to(last.server.id) == (2, first.handler("third"))
     )
     await settled(hubs)
     await writer.publish("/a", 1)
@@ -112,7 +112,7 @@ async def test_messages_take_the_cheapest_way_there_is(start_hub: StartHub) -> N
     assert (last.handler("third").published_messages, last.handler("first").published_messages) == (1, 0)
     assert moves() == [0, 0]
     await third.stop()
-    await eventually(lambda: mesh.traffic.way_to(last.server.id) == (10, first.handler("last")))
+    await eventually(lambda: mesh.way_to(last.server.id) == (10, first.handler("last")))
     await writer.publish("/a", 2)
     assert await reader.values(1) == [("/a", 2)]
     assert last.handler("first").published_messages == 1

@@ -279,9 +279,9 @@ class Hub:
 
     def _take(self, end: End, message: Message) -> None:
         origin, epoch = end.heard
-        if not self.mesh.traffic.accepts(end, origin, epoch):
-            self._truth.refuse(self.id, message, is_lost=self.mesh.traffic.is_lost(end, origin, epoch))
-            self.mesh.traffic.refuse(end, end.heard, 1)
+        if not self.mesh.accepts(end, origin, epoch):
+            self._truth.refuse(self.id, message, is_lost=self.mesh.upstreams.is_lost(end, origin, epoch))
+            self.mesh.refuse(end, end.heard, 1)
             return
         self._truth.take(self.id, message, origin, epoch)
         is_wanted = self._deliver(message)
@@ -314,7 +314,7 @@ class Hub:
     def _route(self, origin: bytes, topic: str) -> tuple[End, ...]:
         route = self._routes.get((origin, topic))
         if route is None:
-            route = self._routes[origin, topic] = self.mesh.traffic.onward(origin, self._hubs_wanting(topic))
+            route = self._routes[origin, topic] = self.mesh.onward(origin, self._hubs_wanting(topic))
         return route
 
     def _hubs_wanting(self, topic: str) -> Iterable[bytes]:
@@ -568,7 +568,7 @@ class World:
             self._numbers[key] = self._publishers, 0
         publisher_id, number = self._numbers[key]
         self._numbers[key] = publisher_id, number + 1
-        return Message(hub.id, hub.mesh.epoch, publisher_id, number, topic)
+        return Message(hub.id, hub.mesh.origin.epoch, publisher_id, number, topic)
 
     def _publish(self, hub: Hub, message: Message) -> None:
         self.truth.publish(message, hub.id)

@@ -245,14 +245,14 @@ async def test_the_mesh(server: Server) -> None:
     with pytest.raises(RejectedError):
         mesh.hear(links[0], Announcement(far, 1, 2, "", too_many))
     for link, epoch in ((links[0], 1), (links[1], 2)):
-        assert mesh.traffic.accepts(link, far, epoch)
-    mesh.traffic.refuse(links[0], Origin(far, 1), 3)
-    mesh.traffic.refuse(links[1], Origin(far, 1), 2)
-    mesh.traffic.unreached_messages += 6
+        assert mesh.accepts(link, far, epoch)
+    mesh.refuse(links[0], Origin(far, 1), 3)
+    mesh.refuse(links[1], Origin(far, 1), 2)
+    mesh.unreached_messages += 6
     families = scrape(server)
     holds(families, hub_mesh_hubs=2, hub_mesh_hubs_limit=4096, hub_mesh_links=2, hub_mesh_prefixes=2)
-    holds(families, hub_mesh_prefixes_left_out_total=0, hub_mesh_epoch=mesh.epoch)
-    assert mesh.epoch > 1
+    holds(families, hub_mesh_prefixes_left_out_total=0, hub_mesh_epoch=mesh.origin.epoch)
+    assert mesh.origin.epoch > 1
     assert value(families, "hub_mesh_announcements_total", outcome="taken") == 1
     assert value(families, "hub_mesh_announcements_total", outcome="refused") == 1
     holds(families, hub_mesh_overtaken_messages_total=3, hub_mesh_repeated_messages_total=2)

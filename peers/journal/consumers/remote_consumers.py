@@ -277,7 +277,7 @@ class ForHubs:
 
     def _check_leads_to(self, hub: bytes, link: Handler) -> None:
         """Check that a link that has not brought the hub's clients leads there: else it may not speak for them."""
-        way = self._core.mesh.traffic.way_to(hub)
+        way = self._core.mesh.way_to(hub)
         if way is None or way[1] is not link:
             text = f"{CONSUMERS_TOPIC}: the clients of hub {hub.hex()} have come by the link of another user"
             raise RequestError(Status.NOT_ALLOWED, text)

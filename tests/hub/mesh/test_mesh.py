@@ -118,7 +118,7 @@ def flap(a: Hub, b: Hub, c: Hub) -> None:
 
 
 def ways(hub: Hub, origin: Hub, *wanting: Hub) -> set[Hub]:
-    return {link.far for link in hub.mesh.traffic.onward(origin.id, [one.id for one in wanting])}
+    return {link.far for link in hub.mesh.onward(origin.id, [one.id for one in wanting])}
 
 
 def test_a_hub_with_many_changes_announces_them_once_a_second() -> None:
@@ -288,17 +288,17 @@ def test_messages_that_are_overtaken_are_told_of_their_link_once() -> None:
         connect(a, far)
     settle(a, b, c, d, now_s=0)
     to_b, to_c, to_d = a.links
-    assert a.mesh.traffic.accepts(to_b, b.id, 10)
-    assert a.mesh.traffic.accepts(to_c, b.id, 11)
+    assert a.mesh.accepts(to_b, b.id, 10)
+    assert a.mesh.accepts(to_c, b.id, 11)
     for link in (to_b, to_d, to_b):
-        assert not a.mesh.traffic.accepts(link, b.id, 10)
-        a.mesh.traffic.refuse(link, Origin(b.id, 10), 3)
+        assert not a.mesh.accepts(link, b.id, 10)
+        a.mesh.refuse(link, Origin(b.id, 10), 3)
     counted = a.mesh.statistics()
     assert (counted.overtaken_messages_total, counted.repeated_messages_total) == (6, 3)
-    assert [a.mesh.traffic.take_overtaken(link) for link in (to_b, to_b, to_d)] == [6, 0, 0]
-    a.mesh.traffic.refuse(to_b, Origin(b.id, 10), 1)
+    assert [a.mesh.take_overtaken(link) for link in (to_b, to_b, to_d)] == [6, 0, 0]
+    a.mesh.refuse(to_b, Origin(b.id, 10), 1)
     disconnect(a, b)
-    assert a.mesh.traffic.take_overtaken(to_b) == 0
+    assert a.mesh.take_overtaken(to_b) == 0
 
 
 def test_a_hub_that_is_linked_here_is_believed_over_others() -> None:
@@ -431,13 +431,13 @@ def test_a_link_that_is_gone_for_a_moment() -> None:
     disconnect(b, c)
     seq = b.mesh.records[b.id].seq
     assert ways(b, a, c) == set()
-    assert b.mesh.traffic.misses(a.id, [c.id])
-    assert b.mesh.traffic.misses(b.id, [a.id, c.id])
+    assert b.mesh.misses(a.id, [c.id])
+    assert b.mesh.misses(b.id, [a.id, c.id])
     assert b.mesh.check(11) <= 11 + GONE_S
     trees = b.trees
     connect(b, c)
     tell(c, b)
     assert b.trees > trees
     assert ways(b, a, c) == {c}
-    assert not b.mesh.traffic.misses(a.id, [c.id])
+    assert not b.mesh.misses(a.id, [c.id])
     assert b.mesh.records[b.id].seq == seq
