@@ -136,7 +136,6 @@ class ArraySetup(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the client."""
         if not self.shared:
             return {"shared_memory": False}
         outstanding_bytes = self.batches * self.batch * REQUEST_BYTES
@@ -231,8 +230,6 @@ def _opened(value: bytes | View) -> AbstractContextManager[bytes | memoryview]:
 
 
 def request_arrays(pipe: Connection, setup: ArraySetup) -> None:
-    """Be the requester until the command is gone."""
-
     async def ask(client: Client) -> None:
         batches = Batches(client, setup, secrets.randbits(_WORD_BITS))
         pipe.send(None)
@@ -243,8 +240,6 @@ def request_arrays(pipe: Connection, setup: ArraySetup) -> None:
 
 
 def serve_arrays(pipe: Connection, setup: ArraySetup) -> None:
-    """Be a service until the command is gone."""
-
     def answer(asked: ServiceRequest) -> memoryview:
         requests = requests_in(asked.value)
         results = results_for(requests)

@@ -364,7 +364,6 @@ class Line:
         self.socket.sendall(websocket_frame(Opcode.BINARY, msgspec.msgpack.encode(message)))
 
     def subscribe(self, prefixes: list[str]) -> None:
-        """Subscribe, and wait until the hub has confirmed it."""
         self._requests += 1
         request = self._requests
         if self._is_websocket:

@@ -50,7 +50,6 @@ class Histogram:
 
     @property
     def mean(self) -> float:
-        """The mean, exactly; 0 if nothing was recorded."""
         return self.sum / self.total if self.total else 0.0
 
     def buckets(self) -> list[tuple[int, int]]:

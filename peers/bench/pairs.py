@@ -112,8 +112,6 @@ class Setup(NamedTuple):
 
 
 def request(pipe: Connection, setup: Setup) -> None:
-    """Be the requester until the command is gone."""
-
     async def ask(client: Client) -> None:
         pipe.send(None)
         async for order in orders_of(pipe):
@@ -123,7 +121,6 @@ def request(pipe: Connection, setup: Setup) -> None:
 
 
 def serve(pipe: Connection, setup: Setup) -> None:
-    """Be a service until the command is gone."""
     compute = OPERATIONS[setup.operation]
 
     def answer(asked: ServiceRequest) -> int:

@@ -197,7 +197,6 @@ HUB = Group("The hub", sort_key=4)
 
 
 def option(text: str, group: Group = TRAFFIC, name: str | None = None, **more: Any) -> Parameter:
-    """Return the parameter of a field of a plan, which is a flag of the command."""
     return Parameter(name=name, help=text, group=group, **more)
 
 
@@ -247,21 +246,15 @@ class RunningHub:
         self._home: tempfile.TemporaryDirectory[str] | None = None
 
     @classmethod
-    def start(
-        cls,
-        schemes: tuple[str, ...],
-        flags: tuple[str, ...] = (),
-        cpu: int | None = None,
-        program: tuple[str, ...] = ("-m", "peers.cli"),
-    ) -> RunningHub:
-        """Start a hub on free ports of loopback, with a listener for each scheme: "tcp", "unix", "ws".
+    def start(cls, schemes: tuple[str, ...], flags: tuple[str, ...] = (), cpu: int | None = None) -> RunningHub:
+        """Start a hub on free ports of loopback, bound to `cpu`, if not None.
 
-        It is bound to `cpu`, if not None. `program` are arguments of Python that run the command line.
+        It has a listener for each scheme: "tcp", "unix", "ws".
         """
         home = tempfile.TemporaryDirectory(prefix="hub-bench-")  # a folder without a hub.toml
         places = {"unix": f"unix://{home.name}/hub.sock"}
         listen = [flag for scheme in schemes for flag in ("--listen", places.get(scheme, f"{scheme}://127.0.0.1:0"))]
-        command = [sys.executable, *program, "run", *listen, "--log-level", "error", *flags]
+        command = [sys.executable, "-m", "peers.cli", "run", *listen, "--log-level", "error", *flags]
         process = subprocess.Popen(  # noqa: S603 -- our own hub
             command, stdout=subprocess.PIPE, cwd=home.name, env=child_environment()
         )

@@ -115,7 +115,6 @@ class Report(NamedTuple):
         return table
 
     def json(self) -> bytes:
-        """Return the figures for programs."""
         document = {
             "benchmark": self.benchmark,
             "version": _VERSION,
@@ -179,7 +178,6 @@ _LATENCY_ROWS = (
 
 
 def stream_report(plan: Plan, environment: Environment, runs: Sequence[Measurement]) -> Report:
-    """Return the report of these runs, with their median if there are several."""
     middle = medians(runs)
     latencies = [run.latency for run in runs if run.latency is not None]
     several = len(runs) > 1
@@ -225,7 +223,6 @@ _PERCENTS = (0, 50, 90, 99, 99.9, 99.99, 99.999)
 
 
 def page(plan: Plan, report: Report, runs: Sequence[Measurement]) -> str:
-    """Return the page of a report of these runs."""
     rate = f"{plan.rate:,.0f} messages/s" if plan.rate else "full speed"
     title = f"hub bench: {plan.publishers} → {plan.subscribers}, {plan.size} bytes, {plan.topics} topics, {rate}"
     columns = "".join(f"<th>{escape(column)}</th>" for column in report.columns)

@@ -127,7 +127,6 @@ class Plan(HubPlan):
 
     @property
     def total_messages(self) -> int:
-        """Messages of a run, of all publishers together."""
         if self.messages is not None:
             return self.messages
         if self.rate > 0:
@@ -212,16 +211,13 @@ class _Publisher:
         if order.rate:
             latest_ns = self._at_rate(order)
         else:
-            self._at_full_speed(order)
+            most = self._template.block_frames
+            if order.window:
+                most = max(1, min(most, order.window // self._layout.batch))
+            end = self._frame + order.frames
+            while self._frame < end:
+                self._write(order, self._template.block(self._frame, min(most, end - self._frame)))
         return Published(latest_ns, self._waited_ns, time.process_time_ns() - cpu_ns)
-
-    def _at_full_speed(self, order: Publish) -> None:
-        most = self._template.block_frames
-        if order.window:
-            most = max(1, min(most, order.window // self._layout.batch))
-        end = self._frame + order.frames
-        while self._frame < end:
-            self._write(order, self._template.block(self._frame, min(most, end - self._frame)))
 
     def _at_rate(self, order: Publish) -> int:
         """Return the worst lateness in ns."""
@@ -272,7 +268,6 @@ class _Publisher:
 
 
 def publish(pipe: Connection, setup: Publisher) -> None:
-    """Be a publisher until the command is gone."""
     # A sleeping publisher is woken up to 50 µs late by default, which would be measured as latency.
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
     publisher = _Publisher(pipe, setup)
@@ -373,7 +368,6 @@ class _Subscriber:
 
 
 def subscribe(pipe: Connection, setup: Subscribers) -> None:
-    """Be these subscribers until the command is gone."""
     buffer = bytearray(2 * _READ_BYTES + 2 * setup.layout.frame_bytes)
     view = memoryview(buffer)
     poll = select.epoll()
@@ -512,7 +506,12 @@ class Stage:
         self._report(latency=bool(rate))
         self.hub.forget_peak()
         before = self.hub.usage()
-        self._order_publishers(frames, rate, max(1, burst // plan.batch))
+        start_ns, burst_frames = time.monotonic_ns() + _LEAD_NS, max(1, burst // plan.batch)
+        # Bursts of several publishers take turns instead of coming all at once.
+        turn_ns = int(burst_frames * plan.batch / rate * 1e9) if rate else 0
+        for number, worker in enumerate(self._publishers):
+            begin_ns = start_ns + number * turn_ns
+            worker.order(Publish(frames, rate / plan.publishers, burst_frames, self._window, begin_ns))
         samples = self._watch(already, total, watch)
         after = self.hub.usage()
         published = [worker.take(Published) for worker in self._publishers]
@@ -520,14 +519,6 @@ class Stage:
         first_ns, last_ns = min(board.first_ns), max(*board.last_ns, *board.first_ns)
         steps = [Sample(max(0.0, at_s - first_ns / 1e9), sent, delivered) for at_s, sent, delivered in samples]
         return measured(Window(first_ns, last_ns, before, after), published, reported, total, plan.size, steps)
-
-    def _order_publishers(self, frames: int, rate: float, burst_frames: int) -> None:
-        start_ns = time.monotonic_ns() + _LEAD_NS
-        count = self.plan.publishers
-        # Bursts of several publishers take turns instead of coming all at once.
-        turn_ns = int(burst_frames * self.plan.batch / rate * 1e9) if rate else 0
-        for number, worker in enumerate(self._publishers):
-            worker.order(Publish(frames, rate / count, burst_frames, self._window, start_ns + number * turn_ns))
 
     def _watch(self, already: int, messages: int, watch: Watch | None) -> list[tuple[float, int, int]]:
         """Wait until all is accounted for, or nothing moves any more; return samples: time, published, delivered.

@@ -194,7 +194,6 @@ def _title(plan: YPlan, mode: Mode) -> str:
 
 
 def y_report(plan: YPlan, environment: Environment, runs: Runs) -> Report:
-    """Return the report: a column for each mode."""
     columns = [_title(plan, mode) for mode in runs]
 
     def row(label: str, unit: str, figure: Callable[[list[Run]], float], decimals: int = 0) -> Row:

@@ -10,10 +10,10 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from hub.errors import HubError, InvalidNameError, InvalidTopicError
 from peers.cli.texts import FlagError
@@ -103,6 +103,10 @@ def _run() -> int | None:
     gc.enable()
     try:
         code = command()
+        if isinstance(code, Coroutine):
+            import asyncio  # noqa: PLC0415 -- commands that need no hub do without
+
+            code = asyncio.run(code)
     except SystemExit:
         flush_output()
         raise
@@ -110,7 +114,7 @@ def _run() -> int | None:
     return code
 
 
-def _command() -> Callable[[], int | None]:
+def _command() -> Callable[[], int | Coroutine[Any, Any, int | None] | None]:
     """Return the command that the arguments name, bound to its flags."""
     from cyclopts import CycloptsError  # noqa: PLC0415 -- it may not be installed
 

@@ -45,7 +45,6 @@ class Place:
     ] = None
 
     def settings(self) -> AccessSettings:
-        """Return the access settings; raise `FlagError` if they name no file of tokens."""
         access = load({"access": {"tokens": self.tokens}}, os.environ, self.config).settings.access
         if not access.tokens:
             raise FlagError(
@@ -54,7 +53,6 @@ class Place:
         return access
 
     def file(self) -> TokenFile:
-        """Return the file of tokens."""
         return TokenFile(self.settings().tokens)
 
 
@@ -189,7 +187,7 @@ Action = Literal[
 """The keys of `hub.policy.policy.DEEDS`."""
 
 
-def trial(  # noqa: PLR0913 -- flags
+async def trial(  # noqa: PLR0913 -- flags
     user: Annotated[str, Parameter(help='Name of the user; "" for any user with the roles of --role.')],
     action: Annotated[Action, Parameter(help="Action to test.")],
     topic: Annotated[
@@ -221,7 +219,7 @@ def trial(  # noqa: PLR0913 -- flags
         if policy is not None or config is not None:
             raise FlagError("--running asks a hub: leave out --policy and --config")
         asked = question._asdict()
-        found: dict[str, Any] = ask("policy test", hub, asked, topic="policy/test")["verdict"]
+        found: dict[str, Any] = (await ask("policy test", hub, asked, topic="policy/test"))["verdict"]
     else:
         found = _by_files(question, policy, config)
     print(escaped(encoder.encode(found).decode()) if json else "\n".join(map(escaped, _lines(found))))

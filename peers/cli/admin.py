@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -21,33 +20,25 @@ _PAGE = 1_000
 """Connections that are requested at once, about 400 KiB: 10,000 take ten answers."""
 
 
-def ask(command: str, hub: HubFlags, value: Any, *, topic: str = "") -> Any:
+Rows = list[dict[str, Any]]
+
+
+async def ask(command: str, hub: HubFlags, value: Any, *, topic: str = "") -> Any:
     """Send a request to a service of the hub, `$hub/` and the name of the command or `topic`; return its answer."""
-
-    async def one() -> Any:
-        async with Notices(command).connected(hub, once=True) as client:
-            return await client.request(RESERVED + (topic or command), value, timeout_s=_TIMEOUT_S)
-
-    return asyncio.run(one())
+    async with Notices(command).connected(hub, once=True) as client:
+        return await client.request(RESERVED + (topic or command), value, timeout_s=_TIMEOUT_S)
 
 
-def ask_pages(command: str, hub: HubFlags, value: dict[str, Any], key: str, *, topic: str = "") -> list[dict[str, Any]]:
-    """Ask as `ask` for one page after the other until one is empty; return all rows.
-
-    A page begins after the `key` of the last row.
-    """
-
-    async def all_of_it() -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        async with Notices(command).connected(hub, once=True) as client:
-            while True:
-                place = {"after": rows[-1][key]} if rows else {}
-                found = await client.request(RESERVED + (topic or command), value | place)
-                rows += found
-                if not found:
-                    return rows
-
-    return asyncio.run(all_of_it())
+async def ask_pages(command: str, hub: HubFlags, value: dict[str, Any], key: str, *, topic: str = "") -> Rows:
+    """Ask as `ask` for pages, each after the `key` of the last row, until one is empty; return all rows."""
+    rows: list[dict[str, Any]] = []
+    async with Notices(command).connected(hub, once=True) as client:
+        while True:
+            place = {"after": rows[-1][key]} if rows else {}
+            found = await client.request(RESERVED + (topic or command), value | place)
+            rows += found
+            if not found:
+                return rows
 
 
 Columns = Mapping[str, str | Callable[[dict[str, Any]], Cell]]
@@ -55,7 +46,6 @@ Columns = Mapping[str, str | Callable[[dict[str, Any]], Cell]]
 
 
 def table(rows: list[dict[str, Any]], shown: Columns) -> list[str]:
-    """Return the lines of a table of rows."""
     cells = [[row[cell] if isinstance(cell, str) else cell(row) for cell in shown.values()] for row in rows]
     return columns(tuple(shown), cells)
 
@@ -91,7 +81,7 @@ def _time(since_s: float) -> str:
     return f"{datetime.fromtimestamp(since_s, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def who(
+async def who(
     user: Annotated[
         str | None, Parameter(help="Only connections of this user. Default: all.", show_default=False)
     ] = None,
@@ -102,7 +92,7 @@ def who(
 ) -> None:
     """List the connections of a hub, for admins. Counts are messages since each has connected."""
     of_user = {} if user is None else {"user": user}
-    print_rows(ask_pages("who", hub, {"limit": _PAGE} | of_user, "id"), _WHO, json=json)
+    print_rows(await ask_pages("who", hub, {"limit": _PAGE} | of_user, "id"), _WHO, json=json)
 
 
 _USERS: Columns = {
@@ -115,15 +105,15 @@ _USERS: Columns = {
 }
 
 
-def users(*, hub: HubFlags = DEFAULT_HUB, json: Json = False) -> None:
+async def users(*, hub: HubFlags = DEFAULT_HUB, json: Json = False) -> None:
     """List the users of a hub, for admins: users of its policy, and other connected users.
 
     `-` means all users without rights of their own: nothing is charged to them.
     """
-    print_rows(ask_pages("users", hub, {}, "user"), _USERS, json=json)
+    print_rows(await ask_pages("users", hub, {}, "user"), _USERS, json=json)
 
 
-def names(
+async def names(
     prefix: Annotated[str, Parameter(help="Only names with this prefix.")] = "",
     /,
     *,
@@ -131,7 +121,9 @@ def names(
     json: Json = False,
 ) -> None:
     """List the service names that a hub knows, including those of its peers."""
-    found, own_id = asyncio.run(_names(prefix, hub))
+    async with Notices("names").connected(hub) as client:
+        found = [each._asdict() | {"hub": each.hub.hex()} for each in await client.names(prefix)]
+        own_id = client.hub.id.hex() if client.hub else ""
     if not found and sys.stderr.isatty():  # for people: a program sees that there is no line
         begins = f" that begins with {prefix}" if prefix else ""
         print(escaped(f"hub names: the hub knows no name{begins}"), file=sys.stderr)
@@ -146,14 +138,7 @@ def names(
         print(show(f"{row['name']:{widths[0]}}  {row['owner']:{widths[1]}}  {', '.join(row['labels'])}".rstrip()))
 
 
-async def _names(prefix: str, hub: HubFlags) -> tuple[list[dict[str, Any]], str]:
-    """Return the names, and the id of the hub that was asked."""
-    async with Notices("names").connected(hub) as client:
-        found = await client.names(prefix)
-        return [each._asdict() | {"hub": each.hub.hex()} for each in found], client.hub.id.hex() if client.hub else ""
-
-
-def kick(
+async def kick(
     connection: Annotated[int | None, Parameter(help="The id that `hub who` shows.", show_default=False)] = None,
     /,
     *,
@@ -173,11 +158,11 @@ def kick(
     if len(text.encode("utf-8", "replace")) > CLOSE_TEXT_LIMIT_BYTES:
         raise FlagError(f"--text: at most {CLOSE_TEXT_LIMIT_BYTES} bytes are told")
     order: dict[str, Any] = {"id": connection} if user is None else {"user": user}
-    answer = ask("kick", hub, order | ({"text": text} if text else {}))
+    answer = await ask("kick", hub, order | ({"text": text} if text else {}))
     print(f"hub kick: {counted(answer['kicked'], 'connection')} closed")
 
 
-def reload(
+async def reload(
     *,
     force: Annotated[
         bool, Parameter(help="Also if the policy closes more than `access.reload_closes` allows.")
@@ -188,7 +173,7 @@ def reload(
 
     Prints what has changed, or why nothing has.
     """
-    answer = ask("reload", hub, {"force": True} if force else None)
+    answer = await ask("reload", hub, {"force": True} if force else None)
     changed = ", ".join(answer["changed"]) or "no setting"
     print(escaped(f"hub reload: read again; in force now: {changed}"))
     if answer["needs_restart"]:
@@ -197,9 +182,9 @@ def reload(
         print(f"hub reload: {counted(answer['closed'], 'connection')} closed: their users are gone")
 
 
-def drain(*, hub: HubFlags = DEFAULT_HUB) -> None:
+async def drain(*, hub: HubFlags = DEFAULT_HUB) -> None:
     """Move all clients off a hub, at the rate of its settings, and stop it; for admins."""
-    begun = ask("drain", hub, None)
+    begun = await ask("drain", hub, None)
     clients = counted(begun["clients"], "client")
     print(f"hub drain: moving {clients} off, which takes about {begun['seconds']:,g} s; then the hub stops")
 
@@ -248,7 +233,7 @@ WAYS: Columns = {
 }
 
 
-def trace(
+async def trace(
     topic: Annotated[str, Parameter(help="Topic to trace, for a message published at this hub.")],
     /,
     *,
@@ -256,16 +241,10 @@ def trace(
     json: Json = False,
 ) -> None:
     """Show which hubs want a topic, and the path to each, as the hub at --url knows them. For admins."""
-    ways = known_ways(ask_pages("trace", hub, {"topic": topic}, "hub", topic="mesh/trace"))
+    ways = known_ways(await ask_pages("trace", hub, {"topic": topic}, "hub", topic="mesh/trace"))
     if not ways and sys.stderr.isatty():  # for people: a program sees that there is no line
         print(escaped(f"hub trace: no hub wants {topic}, as far as this one knows"), file=sys.stderr)
     print_rows(ways, WAYS, json=json)
-
-
-def _reachable(row: dict[str, Any]) -> str:
-    if row["own"]:
-        return "this hub"
-    return "yes" if row["lost"] is None else f"no, since {_time(row['lost'])} UTC"
 
 
 _HUBS: Columns = {
@@ -273,7 +252,9 @@ _HUBS: Columns = {
     "name": "name",
     "prefixes": lambda row: "everything" if row["incomplete"] else row["prefixes"],
     "links": lambda row: len(row["links"]),
-    "reachable": _reachable,
+    "reachable": lambda row: (
+        "this hub" if row["own"] else "yes" if row["lost"] is None else f"no, since {_time(row['lost'])} UTC"
+    ),
 }
 _OWN_LINKS: Columns = {
     "own link to": "hub",
@@ -290,13 +271,13 @@ _LINKS = ("link between", "name", "and", "name", "cost")
 _ZEEKS = ("zeek", "of hub", "name", "gateway")
 
 
-def mesh(
+async def mesh(
     *,
     hub: HubFlags = DEFAULT_HUB,
     json: Annotated[bool, Parameter(help="A JSON object a line, for each hub with its links.")] = False,
 ) -> None:
     """Show the hubs of a mesh and their links, as the hub at --url knows them."""
-    rows = ask_pages("mesh", hub, {}, "hub", topic="mesh/graph")
+    rows = await ask_pages("mesh", hub, {}, "hub", topic="mesh/graph")
     if json:
         print_json(*rows)
     else:
@@ -304,7 +285,6 @@ def mesh(
 
 
 def mesh_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield tables of hubs, links, Zeeks, and traffic of the hub's own links."""
     yield from table(rows, _HUBS)
     own_links = table([row for row in rows if row["link"] is not None], _OWN_LINKS)
     for lines in columns(_LINKS, list(_links(rows))), columns(_ZEEKS, list(_zeeks(rows))), own_links:

@@ -29,7 +29,7 @@ _PROGRESS_S = 1.0
 """How often the hub is informed that a command still runs."""
 
 
-def consume(  # noqa: PLR0913 -- one flag each
+async def consume(  # noqa: PLR0913 -- one flag each
     name: Annotated[str, Parameter(help="Name of the consumer.")],
     /,
     *prefixes: Annotated[str, Parameter(help="Prefixes of its topics; required for a new consumer.")],
@@ -75,35 +75,31 @@ def consume(  # noqa: PLR0913 -- one flag each
         raise FlagError("give the prefixes of the consumer beside its terms")
     stop = Stop(limit, timeout)
 
-    async def run() -> int:
-        notices = Notices("consume")
-        async with notices.connected(hub) as client:
-            if remove:
-                was_there = await client.remove_consumer(name)
-                if not was_there:
-                    notices.say(f"there is no consumer {name}")
-                return 0 if was_there else 1
-            stream = client.consume(
-                name,
-                *prefixes,
-                from_offset=from_offset,
-                from_time=since,
-                key=key,
-                redeliver_s=redeliver,
-                deliveries=deliveries,
-                dead_letters=dead_letters,
-                prefetch=PREFETCH if exec is None else 1,
-            )
-            async with stream:
-                if exec is not None:
-                    return await _execute(stream, stop, notices, exec)
-                return await _write(stream, stop, notices)
-
-    return asyncio.run(run())
+    notices = Notices("consume")
+    async with notices.connected(hub) as client:
+        if remove:
+            was_there = await client.remove_consumer(name)
+            if not was_there:
+                notices.say(f"there is no consumer {name}")
+            return 0 if was_there else 1
+        stream = client.consume(
+            name,
+            *prefixes,
+            from_offset=from_offset,
+            from_time=since,
+            key=key,
+            redeliver_s=redeliver,
+            deliveries=deliveries,
+            dead_letters=dead_letters,
+            prefetch=PREFETCH if exec is None else 1,
+        )
+        async with stream:
+            if exec is not None:
+                return await _execute(stream, stop, notices, exec)
+            return await _write(stream, stop, notices)
 
 
 async def _write(stream: ConsumerStream, stop: Stop, notices: Notices) -> int:
-    """Write and acknowledge messages until it is time to stop; return the exit code."""
     lines = JsonFormat(safe=sys.stdout.isatty())
     shown = 0
     try:
@@ -129,7 +125,6 @@ async def _next(stream: ConsumerStream, stop: Stop) -> list[ConsumedMessage]:
 
 
 async def _execute(stream: ConsumerStream, stop: Stop, notices: Notices, command: str) -> int:
-    """Run a command for each message, one at a time, until it is time to stop; return the exit code."""
     done = 0
     while stop.limit_messages is None or done < stop.limit_messages:
         try:

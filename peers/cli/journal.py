@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from enum import IntEnum
 from itertools import chain
@@ -121,8 +121,6 @@ def _tell_rest(count: int, noun: str) -> None:
 
 
 class _Totals:
-    """Totals of blocks, or of files of the tier."""
-
     def __init__(self) -> None:
         self.records = self.parts = self.size_bytes = 0
         self.times: list[int] = []  # of the oldest and the newest record
@@ -328,9 +326,11 @@ def verify(
         print_json(*({"damaged": False, "first": one.first, "next": one.next} for one in readable))
     elif flawed or troubles:
         rows = [(_offsets(one), _record_count(one), one.flaw) for one in flawed]
-        _show_rows(("damaged offsets", "records", "what"), rows + [("", "", text) for text in troubles])
+        rows += [("", "", text) for text in troubles]
+        show(("damaged offsets", "records", "what"), rows, text_columns=(0, 2), most=_SHOWN_ROWS)
         print()
-        _show_rows(("readable offsets", "records"), [(_offsets(one), _record_count(one)) for one in readable])
+        ranges = [(_offsets(one), _record_count(one)) for one in readable]
+        show(("readable offsets", "records"), ranges, most=_SHOWN_ROWS)
     elif readable:
         first, following = readable[0].first, readable[-1].next or 0
         records = sum((one.next or 0) - one.first for one in readable)  # a hub may have deleted some in between
@@ -343,7 +343,6 @@ def verify(
 
 
 def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """Return adjacent ranges as one."""
     joined: list[Stretch] = []
     for one in stretches:
         if joined and joined[-1].next is not None and one.first <= joined[-1].next:
@@ -351,12 +350,6 @@ def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
         else:
             joined.append(one)
     return joined
-
-
-def _show_rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    show(heads, rows[:_SHOWN_ROWS], text_columns=(0, 2))
-    if len(rows) > _SHOWN_ROWS:
-        print(f"and {len(rows) - _SHOWN_ROWS:,} more")
 
 
 def _offsets(stretch: Stretch) -> str:
@@ -382,9 +375,9 @@ _CONSUMERS: Columns = {
 }
 
 
-def consumers(*, hub: HubFlags = DEFAULT_HUB, json: Json = False) -> None:
+async def consumers(*, hub: HubFlags = DEFAULT_HUB, json: Json = False) -> None:
     """List the named consumers of a running hub, for admins. Counts are messages since its start."""
-    print_rows(ask("journal consumers", hub, None, topic="consumers"), _CONSUMERS, json=json)
+    print_rows(await ask("journal consumers", hub, None, topic="consumers"), _CONSUMERS, json=json)
 
 
 def journals(address: str, journal: str | None) -> list[TierFiles]:

@@ -112,7 +112,6 @@ def _are_whole(block: Block) -> bool:
 
 
 def _whole_lines(block: Block, values: Sequence[Any]) -> list[_Line]:
-    """Return the lines of a block, without a step of Python for each."""
     written = {time_us: moment(time_us) for time_us in set(block.times)}
     times = map(written.__getitem__, block.times)
     topics = map(block.topics.__getitem__, block.topic_nos)
@@ -136,7 +135,6 @@ def _json(record: Record) -> bytes | None:
 
 
 def _reason(record: Record) -> str:
-    """Return the flaw of the value of a record."""
     from peers.client.values import decode_body  # noqa: PLC0415 -- rarely needed
 
     try:
@@ -266,7 +264,6 @@ class _Account:
         return self._damages.exit_code or (ExitCode.INCOMPLETE if self._deleted_records else ExitCode.DONE)
 
     def note(self, piece: Piece) -> None:
-        """Count missing records before a piece."""
         if piece.deleted is not None:
             self._deleted_records += piece.deleted.end - piece.deleted.start
         if piece.damage is not None:
@@ -275,7 +272,6 @@ class _Account:
             self._damages.add(piece.damage)
 
     def tell(self, bad_records: int) -> None:
-        """Print missing records on standard error, and the sum on standard output where that is free."""
         elapsed_s = time.monotonic() - self._begun_s
         if bad_records:
             text = f"{bad_records:,} values have no such form: they are marked `bad`"

@@ -52,7 +52,6 @@ class Damages:
         return ExitCode.DAMAGED if self._texts or self._last is not None else ExitCode.DONE
 
     def add(self, damage: Damage) -> None:
-        """Add a range that cannot be read."""
         last = self._last
         if last is not None and (last.next, last.cause) == (damage.first, damage.cause):
             self._last = last._replace(next=damage.next)
@@ -144,7 +143,6 @@ class Piece(NamedTuple):
 
 
 def opened(path: str) -> closing[View]:
-    """Return a context in which a journal is open."""
     return closing(View(path))
 
 

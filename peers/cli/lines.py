@@ -117,7 +117,9 @@ class Input:
         self.name = "standard input" if path == STDIN else path
         self.read_bytes = 0
         try:
-            self._descriptor = _stdin() if path == STDIN else os.open(path, os.O_RDONLY)
+            if path == STDIN and sys.stdin is None:  # closed by the parent process
+                raise InputError("standard input is closed")
+            self._descriptor = sys.stdin.fileno() if path == STDIN else os.open(path, os.O_RDONLY)
             status = os.fstat(self._descriptor)
         except OSError as error:
             raise InputError(f"{self.name}: cannot be read: {error.strerror}") from error
@@ -153,26 +155,14 @@ class Input:
         return os.read(self._descriptor, _PIECE_BYTES)
 
 
-def _stdin() -> int:
-    if sys.stdin is None:  # closed by the parent process
-        raise InputError("standard input is closed")
-    return sys.stdin.fileno()
-
-
 async def _wait_readable(descriptor: int) -> None:
-    """Wait until a pipe, a socket or a terminal is readable."""
     loop = asyncio.get_running_loop()
-    readable = loop.create_future()
+    readable = asyncio.Event()
     try:
-        loop.add_reader(descriptor, _set, readable)
+        loop.add_reader(descriptor, readable.set)
     except PermissionError:  # epoll takes no such device (/dev/null); reading it does not wait
         return
     try:
-        await readable
+        await readable.wait()
     finally:
         loop.remove_reader(descriptor)
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -57,7 +57,7 @@ class Notices:
             queue=queue,
             narrow=narrow,
             on_connect=self._connected,
-            on_disconnect=self._disconnected,
+            on_disconnect=lambda reason: self.say(f"connection lost, trying again: {reason}"),
             on_dropped=self._dropped,
             on_cut=self._cut,
             on_rejected=self._rejected,
@@ -101,9 +101,6 @@ class Notices:
             self._overflow = hello.queue.overflow.value
         if self._connections > 1:
             self.say(f"connected again to hub {hello.name}")
-
-    def _disconnected(self, reason: str) -> None:
-        self.say(f"connection lost, trying again: {reason}")
 
     def _dropped(self, count: int) -> None:
         self.dropped_messages += count

@@ -45,14 +45,12 @@ class Output:
             self._work.put((text, self._under_way))
 
     async def flush(self) -> None:
-        """Wait until everything is written; raises as `write` does."""
         self.check()
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             await under_way
 
     def check(self) -> None:
-        """Raise the `OSError` of a failed write, if any."""
         if self._broken is not None:
             raise self._broken
 

@@ -69,7 +69,6 @@ class RecordingFlags:
     loop: Annotated[bool, Parameter(help="Repeat the file until --limit or Ctrl-C.")] = False
 
     def check(self, stream: StreamFlags) -> None:
-        """Raise `FlagError` where flags contradict each other."""
         if self.ndjson is None:
             for flag, value in (("--topic", self.template), ("--speed", self.speed), ("--loop", self.loop or None)):
                 if value is not None:
@@ -101,7 +100,6 @@ class Feed:
         self.source: Input | None = None
 
     def _passed(self) -> tuple[float, float]:
-        """Return the time since the start, and the mean rate."""
         passed_s = self._now() - self._started_s
         return passed_s, self.sent_messages / passed_s if passed_s > 0 else 0.0
 
@@ -110,7 +108,6 @@ class Feed:
         return Progress(text) if self.source is None else Progress(text, self.source.read_bytes, self.source.size_bytes)
 
     def summary(self) -> str:
-        """Return a line on sent and skipped messages."""
         (passed_s, rate_per_s), replay = self._passed(), self._replay
         sent = counted(self.sent_messages, "message")
         text = f"published {sent} in {passed_s:.2f} s, {rate_per_s:,.0f} messages/s"
@@ -167,7 +164,7 @@ _BARRIER = "$hub/nothing"
 _BARRIER_S = 10.0
 
 
-def pub(  # noqa: PLR0913 -- one flag each
+async def pub(  # noqa: PLR0913 -- one flag each
     topic: Annotated[str | None, Parameter(help="Topic of the message.")] = None,
     value: Annotated[
         str | None,
@@ -209,7 +206,7 @@ def pub(  # noqa: PLR0913 -- one flag each
             raise FlagError("with --ndjson the messages come from its file: leave TOPIC, VALUE, --text and --file out")
         pace = pace if recording.speed is None else Recorded(recording.speed)
         replay = Replay(decode_record, template(recording.template or ""), pace, skip_bad=stream.skip_bad)
-        return _run(hub, lambda client: _send(client, replay, stream, path, beside, again=recording.loop))
+        return await _run(hub, lambda client: _send(client, replay, stream, path, beside, again=recording.loop))
     if topic is None:
         raise FlagError("TOPIC is missing: hub pub TOPIC VALUE, or hub pub --ndjson FILE --topic TEMPLATE")
     topic = check_topic(topic)
@@ -219,15 +216,15 @@ def pub(  # noqa: PLR0913 -- one flag each
         from peers.cli.zeek_values import event_of  # noqa: PLC0415 -- 20 ms that others need not wait
 
         event = event_of(zeek_event, value)
-        return _run(hub, lambda client: client.publish(topic, event, **beside))
+        return await _run(hub, lambda client: client.publish(topic, event, **beside))
     if file is None and value in {None, STDIN}:
         decode = decode_text if text else decode_json if json else decode_value
         replay = Replay(decode, lambda _: topic, pace, skip_bad=stream.skip_bad)
-        return _run(hub, lambda client: _send(client, replay, stream, STDIN, beside))
+        return await _run(hub, lambda client: _send(client, replay, stream, STDIN, beside))
     if stream != StreamFlags():
         raise FlagError("--rate, --limit and --skip-bad are for lines and records, not for a single value")
     single = _value(value, file, as_text=text, as_json=json)
-    return _run(hub, lambda client: client.publish(topic, single, **beside))
+    return await _run(hub, lambda client: client.publish(topic, single, **beside))
 
 
 def _value(value: str | None, file: str | None, *, as_text: bool, as_json: bool) -> Any:
@@ -252,36 +249,31 @@ def _value(value: str | None, file: str | None, *, as_text: bool, as_json: bool)
         raise FlagError(f"VALUE is {error}; --file publishes bytes") from error
 
 
-def _run(hub: HubFlags, publish: Callable[[Client], Coroutine[Any, Any, None]]) -> int:
+async def _run(hub: HubFlags, publish: Callable[[Client], Coroutine[Any, Any, None]]) -> int:
     """Connect, publish, and wait until the hub has read everything; return the exit code."""
-
-    async def connected() -> int:
-        notices = Notices("pub")
-        async with notices.connected(hub) as client:
-            await publish(client)
-            await client.drain()
-            try:
-                # Until the hub has read the messages, and has sent its rejections.
-                async with asyncio.timeout(_BARRIER_S):
-                    with suppress(RejectedError):
-                        barrier = client.subscribe(_BARRIER)
-                        await barrier.open()
-                        await barrier.close()
-            except TimeoutError:
-                notices.say(f"the hub has not confirmed within {_BARRIER_S:g} s that it has read everything")
-            statistics = client.statistics()
-        lost = statistics.rejected_messages + statistics.unsent_messages
-        if lost:
-            notices.say(f"the hub refused {counted(lost, 'message')}: {notices.rejection}")
-        return EXIT_REFUSED if lost else 0
-
-    return asyncio.run(connected())
+    notices = Notices("pub")
+    async with notices.connected(hub) as client:
+        await publish(client)
+        await client.drain()
+        try:
+            # Until the hub has read the messages, and has sent its rejections.
+            async with asyncio.timeout(_BARRIER_S):
+                with suppress(RejectedError):
+                    barrier = client.subscribe(_BARRIER)
+                    await barrier.open()
+                    await barrier.close()
+        except TimeoutError:
+            notices.say(f"the hub has not confirmed within {_BARRIER_S:g} s that it has read everything")
+        statistics = client.statistics()
+    lost = statistics.rejected_messages + statistics.unsent_messages
+    if lost:
+        notices.say(f"the hub refused {counted(lost, 'message')}: {notices.rejection}")
+    return EXIT_REFUSED if lost else 0
 
 
 async def _send(  # noqa: PLR0913 -- of the command's flags
     client: Client, replay: Replay, stream: StreamFlags, path: str, beside: dict[str, Any], *, again: bool = False
 ) -> None:
-    """Send a file or standard input, and print the account."""
     feed = Feed(client, replay, stream.limit, beside)
     try:
         async with shown_progress(feed.progress):

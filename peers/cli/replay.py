@@ -6,16 +6,18 @@ order, so `Recorded` holds the latest time; earlier records follow without a pau
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import msgspec
 
 from hub.errors import UsageError
 from hub.topics import printable
-from peers.cli.texts import FlagError
+from peers.cli.texts import FlagError, with_zone
 from peers.wire.control import MALFORMED
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
@@ -143,7 +145,6 @@ class Recorded:
         return 0.0
 
     def restart(self) -> None:
-        """Forget the records so far, as the recording begins again."""
         self._latest_s = None
         self._back_records = 0
 
@@ -178,23 +179,13 @@ def time_s(value: object, field: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            pass
-        else:
-            return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
-        try:
-            return _finite(float(value))
-        except ValueError:
-            pass
+        with suppress(ValueError):
+            return with_zone(datetime.fromisoformat(value)).timestamp()
+        with suppress(ValueError):
+            seconds = float(value)
+            if math.isfinite(seconds):
+                return seconds
     raise FieldError(field, f"is no time: {printable(str(value))}; RFC 3339 text or seconds since 1970 are")
-
-
-def _finite(seconds: float) -> float:
-    if seconds - seconds != 0:
-        raise ValueError
-    return seconds
 
 
 _record = msgspec.json.Decoder(dict[str, Any]).decode
@@ -279,7 +270,6 @@ class Replay:
         self.first_bad = ""
 
     def begin(self, source: str) -> None:
-        """Begin with the lines of another input, or those of the same again; `source` is its name in errors."""
         self._source = source
         self._number = 0
         if isinstance(self.pace, Recorded):

@@ -35,7 +35,7 @@ EXIT_UNANSWERED = 1
 _OUTSTANDING = 256
 
 
-def request(  # noqa: PLR0913 -- one flag each
+async def request(  # noqa: PLR0913 -- one flag each
     topic: Annotated[str, Parameter(help="Topic; the service with the longest matching prefix answers.")],
     value: Annotated[
         str | None,
@@ -63,33 +63,29 @@ def request(  # noqa: PLR0913 -- one flag each
     decode = decode_text if text else decode_json if json else decode_value
     packed = None if value in {None, STDIN} else _decoded(value or "", decode)
 
-    async def run() -> int:
-        notices = Notices("request")
+    notices = Notices("request")
 
-        def shown(reply: Any) -> bytes:
-            """Return a reply as a line of JSON; empty if it has no such form."""
-            line = json_text(reply)
-            if line is None:
-                notices.say("a reply has no JSON form, and is not shown")
-                return b""
-            return (escaped_lines(line) if sys.stdout.isatty() else line) + b"\n"
+    def shown(reply: Any) -> bytes:
+        line = json_text(reply)
+        if line is None:
+            notices.say("a reply has no JSON form, and is not shown")
+            return b""
+        return (escaped_lines(line) if sys.stdout.isatty() else line) + b"\n"
 
-        async with notices.connected(hub) as client:
+    async with notices.connected(hub) as client:
 
-            async def ask(value: Any) -> bytes:
-                try:
-                    return shown(await client.request(topic, value, timeout_s=timeout, name=service))
-                except RequestError as error:
-                    raise type(error)(error.status, f"{topic}: {error.text}") from error
+        async def ask(value: Any) -> bytes:
+            try:
+                return shown(await client.request(topic, value, timeout_s=timeout, name=service))
+            except RequestError as error:
+                raise type(error)(error.status, f"{topic}: {error.text}") from error
 
-            if value == STDIN:
-                return await _ask_lines(ask, decode, notices)
-            line = await ask(packed)
-        sys.stdout.buffer.write(line)
-        sys.stdout.flush()
-        return 0 if line else EXIT_UNANSWERED
-
-    return asyncio.run(run())
+        if value == STDIN:
+            return await _ask_lines(ask, decode, notices)
+        line = await ask(packed)
+    sys.stdout.buffer.write(line)
+    sys.stdout.flush()
+    return 0 if line else EXIT_UNANSWERED
 
 
 def _decoded(value: str, decode: Callable[[bytes], Any]) -> Any:
@@ -147,7 +143,7 @@ class CommandError(HubError):
     """The command has failed; the text is the reason for the requester."""
 
 
-def serve(
+async def serve(
     *prefixes: Annotated[str, Parameter(help="Prefixes of topics whose requests are answered.")],
     hub: HubFlags = DEFAULT_HUB,
     exec: Annotated[  # noqa: A002 -- the flag's name
@@ -167,35 +163,32 @@ def serve(
     check_count("--limit", limit)
     check_count("--concurrency", concurrency)
 
-    async def run() -> int:
-        notices = Notices("serve")
-        stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        numbers = count(1)
+    notices = Notices("serve")
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    numbers = count(1)
 
-        async def answer(request: ServiceRequest) -> Any:
-            if next(numbers) == limit:
-                stop.set()
-            line = (await run_command(exec, request.topic, request.value)).removesuffix(b"\n")
-            return decode_value(line) if line else None
+    async def answer(request: ServiceRequest) -> Any:
+        if next(numbers) == limit:
+            stop.set()
+        line = (await run_command(exec, request.topic, request.value)).removesuffix(b"\n")
+        return decode_value(line) if line else None
 
-        async with notices.connected(hub) as client:
-            service = client.serve(prefixes, answer, concurrency=concurrency)
-            async with service:
-                print(escaped(f"serving {', '.join(prefix or 'everything' for prefix in prefixes)}"), flush=True)
-                ended = asyncio.ensure_future(client.wait_closed())
-                stopped = asyncio.ensure_future(stop.wait())
-                try:
-                    await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
-                    if ended.done():
-                        ended.result()
-                finally:
-                    ended.cancel()
-                    stopped.cancel()
-            notices.say(f"{counted(service.requests, 'request')}, {service.failures:,} of them failed")
-        return 0
-
-    return asyncio.run(run())
+    async with notices.connected(hub) as client:
+        service = client.serve(prefixes, answer, concurrency=concurrency)
+        async with service:
+            print(escaped(f"serving {', '.join(prefix or 'everything' for prefix in prefixes)}"), flush=True)
+            ended = asyncio.ensure_future(client.wait_closed())
+            stopped = asyncio.ensure_future(stop.wait())
+            try:
+                await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
+                if ended.done():
+                    ended.result()
+            finally:
+                ended.cancel()
+                stopped.cancel()
+        notices.say(f"{counted(service.requests, 'request')}, {service.failures:,} of them failed")
+    return 0
 
 
 async def run_command(command: str, topic: str, value: Any) -> bytes:

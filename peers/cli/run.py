@@ -16,7 +16,7 @@ from cyclopts import Group, Parameter
 from hub.settings.keys import KEYS, Kind, told, value_at
 from hub.twins import remark
 from peers.cli.texts import print_json, show
-from peers.daemon.sources import Loaded, flag, load
+from peers.daemon.sources import flag, load
 
 if TYPE_CHECKING:
     from cyclopts.help import HelpPanel
@@ -163,21 +163,16 @@ def check_config(
         print_json(*told(loaded.settings, loaded.origins))
         return
     if explain:
-        _explain(loaded)
+        for path, key in KEYS.items():
+            value, unit = _setting_text(value_at(loaded.settings, path)), f" {key.unit}" if key.kind in _NUMBERS else ""
+            print(f"{flag(path)}\n    {key.description}\n    Takes {key.expected}.")
+            print(f"    {path} = {value}{unit} ({loaded.origins[path]})\n")
         return
     rows = [
         (path, _setting_text(value_at(loaded.settings, path)), key.unit, loaded.origins[path])
         for path, key in KEYS.items()
     ]
     show(("setting", "value", "unit", "from"), rows, text_columns=range(4))
-
-
-def _explain(loaded: Loaded) -> None:
-    """Print a paragraph for each setting: flag, purpose, range, value and origin."""
-    for path, key in KEYS.items():
-        value, unit = _setting_text(value_at(loaded.settings, path)), f" {key.unit}" if key.kind in _NUMBERS else ""
-        print(f"{flag(path)}\n    {key.description}\n    Takes {key.expected}.")
-        print(f"    {path} = {value}{unit} ({loaded.origins[path]})\n")
 
 
 def _setting_text(value: object) -> str:

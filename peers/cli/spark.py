@@ -58,7 +58,6 @@ EXIT_INCOMPLETE = 2
 
 
 def described(text: str, group: Group = OUTPUT, name: str | None = None) -> Parameter:
-    """Return the help of an option, in the group under which it is listed."""
     return Parameter(help=text, group=group, name=name)
 
 
@@ -75,7 +74,6 @@ class Engine:
 
 
 def _running(engine: Engine | None, name: str) -> AbstractContextManager[Job]:
-    """Return the context of a job; see `running_job`."""
     engine, conf = engine or Engine(), {}
     for text in engine.conf or ():
         key, equals, value = text.partition("=")
@@ -384,10 +382,8 @@ def _show_findings(findings: Findings, elapsed_s: float) -> None:
     show_figures([*figures_of(findings), *own])
     for head, found in (("root", findings.roots), ("topic", findings.by_messages)):
         print()
-        rows = [traffic_row(traffic)[:_SHOWN_COLUMNS] for traffic in found[:_SHOWN_ROWS]]
-        show((head, *TRAFFIC_HEADS)[:_SHOWN_COLUMNS], rows)
-        if len(found) > _SHOWN_ROWS:
-            print(f"and {len(found) - _SHOWN_ROWS:,} more")
+        rows = [traffic_row(traffic)[:_SHOWN_COLUMNS] for traffic in found]
+        show((head, *TRAFFIC_HEADS)[:_SHOWN_COLUMNS], rows, most=_SHOWN_ROWS)
     for remark in remarks(findings):
         print(f"* {remark}")
 

@@ -119,7 +119,6 @@ def read_line(line: bytes, number: int = 0) -> Given:
 
 
 def left_s(expires: datetime | None, at: datetime) -> float | None:
-    """Return the remaining time of an entry, seconds; None: for ever."""
     return None if expires is None else (expires - at) / timedelta(seconds=1)
 
 
@@ -157,7 +156,7 @@ _ENTRIES = ("key", "value", "version", "expires in s")
 _VALUE_COLUMNS = 80
 
 
-def ls(
+async def ls(
     name: Annotated[str | None, Parameter(help="A store of the mesh. Default: list the stores of this hub.")] = None,
     prefix: Annotated[str, Parameter(help="Only keys that are text with this prefix.")] = "",
     /,
@@ -167,12 +166,12 @@ def ls(
 ) -> None:
     """List the stores of a hub, or the entries of one. Counts start with the hub."""
     if name is None:
-        rows = sorted(ask("store ls", hub, None, topic="stores"), key=lambda row: str(row["name"]))
+        rows = sorted(await ask("store ls", hub, None, topic="stores"), key=lambda row: str(row["name"]))
         print_rows(rows, _STORES, json=json)
         if not rows and sys.stderr.isatty():  # for people: a program sees that there is no line
             print("hub store ls: the hub has no store; `hub run --store NAME=:memory:` has one", file=sys.stderr)
     else:
-        asyncio.run(_list(name, prefix, hub, as_json=json))
+        await _list(name, prefix, hub, as_json=json)
 
 
 async def _list(name: str, prefix: str, hub: HubFlags, *, as_json: bool) -> None:
@@ -192,7 +191,7 @@ async def _list(name: str, prefix: str, hub: HubFlags, *, as_json: bool) -> None
 EXIT_NONE = 1
 
 
-def get(
+async def get(
     name: Annotated[str, Parameter(help="Name of the store.")],
     key: Annotated[str, Parameter(help="JSON if valid, else text.", allow_leading_hyphen=True)],
     /,
@@ -207,22 +206,19 @@ def get(
     """
     packed = given(key, "KEY", as_text=text)
 
-    async def run() -> int:
-        notices = Notices("store get")
-        async with opened_store(name, hub, notices) as store:
-            entry = await store.entry(packed)
-        if entry is None:
-            return _none(name, packed, notices)
-        line = line_of(entry, now()) if json else json_text(entry.value)
-        if line is None:
-            notices.say("the value has no JSON form: --json shows its msgpack")
-            return EXIT_NONE
-        line = line.removesuffix(b"\n") + b"\n"
-        sys.stdout.buffer.write(escaped_lines(line) if sys.stdout.isatty() else line)
-        sys.stdout.flush()
-        return 0
-
-    return asyncio.run(run())
+    notices = Notices("store get")
+    async with opened_store(name, hub, notices) as store:
+        entry = await store.entry(packed)
+    if entry is None:
+        return _none(name, packed, notices)
+    line = line_of(entry, now()) if json else json_text(entry.value)
+    if line is None:
+        notices.say("the value has no JSON form: --json shows its msgpack")
+        return EXIT_NONE
+    line = line.removesuffix(b"\n") + b"\n"
+    sys.stdout.buffer.write(escaped_lines(line) if sys.stdout.isatty() else line)
+    sys.stdout.flush()
+    return 0
 
 
 def _none(name: str, key: Any, notices: Notices) -> int:
@@ -233,7 +229,7 @@ def _none(name: str, key: Any, notices: Notices) -> int:
 EXIT_OTHER_VERSION = 1
 
 
-def put(  # noqa: PLR0913 -- one flag each
+async def put(  # noqa: PLR0913 -- one flag each
     name: Annotated[str, Parameter(help="Name of the store.")],
     key: Annotated[str, Parameter(help="JSON if valid, else text.", allow_leading_hyphen=True)],
     value: Annotated[str, Parameter(help="JSON if valid, else text.", allow_leading_hyphen=True)],
@@ -255,22 +251,19 @@ def put(  # noqa: PLR0913 -- one flag each
         raise FlagError(f"--if-version {if_version}: give 0 or more")
     packed_key, packed_value = given(key, "KEY", as_text=text), given(value, "VALUE", as_text=text)
 
-    async def run() -> int:
-        notices = Notices("store put")
-        async with opened_store(name, hub, notices) as store:
-            version = await store.put(packed_key, packed_value, expires_s=expires, if_version=if_version)
-            if version is None:
-                entry = await store.entry(packed_key)
-                there = "there is none" if entry is None else f"it has version {entry.version}"
-                notices.say(f"{shown(packed_key)} is unchanged: {there}; read it again, and give that to --if-version")
-                return EXIT_OTHER_VERSION
-        print(version)
-        return 0
-
-    return asyncio.run(run())
+    notices = Notices("store put")
+    async with opened_store(name, hub, notices) as store:
+        version = await store.put(packed_key, packed_value, expires_s=expires, if_version=if_version)
+        if version is None:
+            entry = await store.entry(packed_key)
+            there = "there is none" if entry is None else f"it has version {entry.version}"
+            notices.say(f"{shown(packed_key)} is unchanged: {there}; read it again, and give that to --if-version")
+            return EXIT_OTHER_VERSION
+    print(version)
+    return 0
 
 
-def erase(
+async def erase(
     name: Annotated[str, Parameter(help="Name of the store.")],
     key: Annotated[str, Parameter(help="JSON if valid, else text.", allow_leading_hyphen=True)],
     /,
@@ -284,15 +277,12 @@ def erase(
     """
     packed = given(key, "KEY", as_text=text)
 
-    async def run() -> int:
-        notices = Notices("store erase")
-        async with opened_store(name, hub, notices) as store:
-            return 0 if await store.erase(packed) else _none(name, packed, notices)
-
-    return asyncio.run(run())
+    notices = Notices("store erase")
+    async with opened_store(name, hub, notices) as store:
+        return 0 if await store.erase(packed) else _none(name, packed, notices)
 
 
-def watch(  # noqa: PLR0913 -- one flag each
+async def watch(  # noqa: PLR0913 -- one flag each
     name: Annotated[str, Parameter(help="Name of the store.")],
     prefix: Annotated[str, Parameter(help="Only keys that are text with this prefix.")] = "",
     /,
@@ -312,10 +302,7 @@ def watch(  # noqa: PLR0913 -- one flag each
     """
     check_count("--limit", limit)
     check_positive("--timeout", timeout, "seconds")
-    return asyncio.run(_watch(name, prefix, hub, Stop(limit, timeout), as_json=format == "json"))
-
-
-async def _watch(name: str, prefix: str, hub: HubFlags, stop: Stop, *, as_json: bool) -> int:
+    stop, as_json = Stop(limit, timeout), format == "json"
     notices = Notices("store watch")
     written = formless = 0
     try:
@@ -349,7 +336,6 @@ async def _watch(name: str, prefix: str, hub: HubFlags, stop: Stop, *, as_json: 
 
 
 def _change_line(change: StoreChange) -> bytes:
-    """Return version, kind, key, and value if there is one."""
     kind = "present" if change.present else change.kind.value
     key = "" if change.kind.value == "clear" else f" {shown(change.key)}"
     value = f" {shown(change.value)}" if change.kind.value == "put" else ""
@@ -359,7 +345,7 @@ def _change_line(change: StoreChange) -> bytes:
 _AT_ONCE = 2_000
 
 
-def import_(
+async def import_(
     name: Annotated[str, Parameter(help="Name of the store.")],
     path: Annotated[str, Parameter(help="A file, plain or gzip; - for standard input.", allow_leading_hyphen=True)],
     /,
@@ -370,10 +356,6 @@ def import_(
 
     Expired entries are skipped. Other entries of the store stay. Shows its progress on a terminal.
     """
-    asyncio.run(_import(name, path, hub))
-
-
-async def _import(name: str, path: str, hub: HubFlags) -> None:
     written = over = 0
     first = 1
     with Input(path) as source:
@@ -431,7 +413,7 @@ def _check_put(entries: Sequence[Given], outcomes: Sequence[object], place: str)
 _PIECE_BYTES = 64 * 1024
 
 
-def export(
+async def export(
     name: Annotated[str, Parameter(help="Name of the store.")],
     /,
     *,
@@ -442,10 +424,6 @@ def export(
 
     Shows its progress if standard error is a terminal and standard output is not.
     """
-    asyncio.run(_export(name, prefix, hub))
-
-
-async def _export(name: str, prefix: str, hub: HubFlags) -> None:
     on_terminal = sys.stdout.isatty()
     escape = escaped_lines if on_terminal else bytes
     piece = bytearray()

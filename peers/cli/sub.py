@@ -257,7 +257,7 @@ _QUEUE_BYTES = 256 * 1024 * 1024
 Format = Literal["pretty", "json"]
 
 
-def sub(  # noqa: PLR0913 -- one flag each
+async def sub(  # noqa: PLR0913 -- one flag each
     *prefixes: Annotated[str, Parameter(help="Prefixes of topics. Default: all except the hub's own, $hub/.")],
     hub: HubFlags = DEFAULT_HUB,
     format: Annotated[  # noqa: A002 -- the flag's name
@@ -319,8 +319,9 @@ def sub(  # noqa: PLR0913 -- one flag each
         raise FlagError("--rule and --sender take one prefix at most, and go on live only: no journal keeps labels")
     if last and (is_rule or is_read):
         raise FlagError("--last: not with --rule, --sender, or what begins in the journal; a store keeps no labels")
-    if wildcard := next(filter(_is_wildcard, prefixes), ""):
-        hint = escaped(f"{wildcard}: prefixes have no wildcards, each character stands for itself")
+    wildcards = [one for one in prefixes if "*" in one or one.endswith(("/#", "/+", ">")) or "/+/" in one]
+    if wildcards:
+        hint = escaped(f"{wildcards[0]}: prefixes have no wildcards, each character stands for itself")
         print(f"hub sub: {hint}", file=sys.stderr, flush=True)
     shown = prefixes or ("",)
 
@@ -333,23 +334,20 @@ def sub(  # noqa: PLR0913 -- one flag each
 
     stop, wish = Stop(limit, timeout), QueueWish(queue_messages, _QUEUE_BYTES, overflow)
 
-    async def run() -> int:
-        notices = Notices("sub", reads_journal=is_read)
-        # Without prefixes: everything that this user may see.
-        narrows = narrow or not prefixes
-        async with stdout_written() as output, notices.connected(hub, wish, narrow=narrows) as client:
-            sources = await sources_of(client, shown) if last else []
-            async with subscribed(client) as stream:
-                ahead = await last_messages(client, sources, stream) if sources else []
-                if sys.stderr.isatty():
-                    names = [prefix or "everything" for prefix in shown] + [f"label {label}" for label in labels]
-                    names += [f"sender {sender}"] * bool(sender)
-                    hub_name = client.hub.name if client.hub else ""
-                    notices.say(f"subscribed to {', '.join(names)} at hub {hub_name}")
-                batches = _batches(ahead, stream, stop, hides_hub=not prefixes)
-                return stop.exit_code(await _write(batches, stream, output, notices, format, zeek=zeek, full=full))
-
-    return asyncio.run(run())
+    notices = Notices("sub", reads_journal=is_read)
+    # Without prefixes: everything that this user may see.
+    narrows = narrow or not prefixes
+    async with stdout_written() as output, notices.connected(hub, wish, narrow=narrows) as client:
+        sources = await sources_of(client, shown) if last else []
+        async with subscribed(client) as stream:
+            ahead = await last_messages(client, sources, stream) if sources else []
+            if sys.stderr.isatty():
+                names = [prefix or "everything" for prefix in shown] + [f"label {label}" for label in labels]
+                names += [f"sender {sender}"] * bool(sender)
+                hub_name = client.hub.name if client.hub else ""
+                notices.say(f"subscribed to {', '.join(names)} at hub {hub_name}")
+            batches = _batches(ahead, stream, stop, hides_hub=not prefixes)
+            return stop.exit_code(await _write(batches, stream, output, notices, format, zeek=zeek, full=full))
 
 
 def _labels(rule: str | None) -> tuple[str, ...]:
@@ -357,11 +355,6 @@ def _labels(rule: str | None) -> tuple[str, ...]:
     if rule is not None and not labels:
         raise FlagError(f"--rule {rule!r}: give one label or several, as a,b")
     return labels
-
-
-def _is_wildcard(prefix: str) -> bool:
-    """Return whether a prefix looks like a wildcard of another broker."""
-    return "*" in prefix or prefix.endswith(("/#", "/+", ">")) or "/+/" in prefix
 
 
 async def _write(  # noqa: PLR0913 -- of the command's flags
@@ -374,7 +367,6 @@ async def _write(  # noqa: PLR0913 -- of the command's flags
     zeek: bool,
     full: bool,
 ) -> int:
-    """Write messages; return how many."""
     on_terminal = sys.stdout.isatty()
     as_json = chosen == "json" if chosen is not None else not on_terminal
     json = JsonFormat(safe=on_terminal, zeek=zeek)

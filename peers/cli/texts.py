@@ -30,7 +30,6 @@ _ELLIPSIS = "…"
 
 
 def counted(count: int, noun: str) -> str:
-    """Return `1 message`, `1,200 messages`."""
     return f"{count:,} {noun}" + "s" * (count != 1)
 
 
@@ -122,10 +121,15 @@ def _cell_text(cell: Cell) -> str:
 _KIB = 1024
 
 
-def show(heads: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: Container[int] = (0,)) -> None:
-    """Print a table of texts; columns that are not among `text_columns` are figures."""
-    shown = [[escaped(cell) for cell in row] for row in rows]
+def show(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: Container[int] = (0,), most: int | None = None
+) -> None:
+    """Print a table of texts, of `most` rows; columns that are not among `text_columns` are figures."""
+    every = list(rows)
+    shown = [[escaped(cell) for cell in row] for row in every[:most]]
     print(*_aligned(heads, shown, [place not in text_columns for place in range(len(heads))]), sep="\n")
+    if len(every) > len(shown):
+        print(f"and {len(every) - len(shown):,} more")
 
 
 def print_json(*objects: dict[str, Any]) -> None:
@@ -142,7 +146,6 @@ def kib(size_bytes: int) -> str:
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help: lines for a shell."""
     return "  \n".join(["Examples:", *(f"`{line}`" for line in lines)])
 
 
@@ -206,5 +209,4 @@ def check_from(offset: int | None, time: datetime | None) -> datetime | None:
 
 
 def with_zone(given: datetime) -> datetime:
-    """Return a time with a zone: UTC where none was given."""
     return given if given.tzinfo else given.replace(tzinfo=UTC)

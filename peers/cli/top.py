@@ -150,7 +150,6 @@ def activities(before: Snapshot | None, now: Snapshot, sort: Sort = Sort.RATE) -
 
 
 def total(rows: Sequence[Activity]) -> dict[str, Any]:
-    """Return the sums of all rows; the sum of a rate is None if a row has none."""
     known = all(row.in_per_s is not None for row in rows)
     rates = {
         name: sum(getattr(row, name) or 0 for row in rows) if known else None
@@ -198,29 +197,24 @@ _KIB = 1024
 _MIB = 1024 * _KIB
 
 
-def top(
+async def top(
     *,
     hub: HubFlags = DEFAULT_HUB,
     sort: Annotated[Sort, Parameter(help="Order of the rows.")] = Sort.RATE,
     interval: Annotated[float, Parameter(help="Time between two tables, seconds, 1 or more.")] = _ANNOUNCED_S,
     once: Annotated[bool, Parameter(help="Print one table and end.")] = False,
     json: Annotated[bool, Parameter(help="A JSON object a line, in place of each table.")] = False,
-) -> int:
+) -> None:
     """Show rates, queues and losses of each client and peer of a hub, until Ctrl-C."""
     if not interval >= _ANNOUNCED_S:  # so that `nan` is none either
         raise FlagError(f"--interval {interval:g}: hubs announce their handlers once a second, give 1 or more")
-    asyncio.run(_show(hub, sort, interval, once=once, json=json))
-    return 0
-
-
-async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool, json: bool) -> None:
     console = Console()
     live = console.is_terminal and not once and not json
     if not console.is_terminal:
         console.width = _PIPE_COLUMNS
     async with (
         Notices("top").connected(hub) as client,
-        aclosing(_pairs(client, interval_s)) as pairs,
+        aclosing(_pairs(client, interval)) as pairs,
     ):
         if not live:
             async for before, now in pairs:
@@ -270,7 +264,6 @@ async def _pairs(client: Client, interval_s: float) -> AsyncGenerator[tuple[Snap
 def handler_table(
     now: Snapshot, rows: Sequence[Activity], *, limit_rows: int | None = None, width: int = _PIPE_COLUMNS
 ) -> Table:
-    """Return the table of handlers; in a narrow terminal it has fewer columns."""
     shown = rows if limit_rows is None else rows[:limit_rows]
     title = f"hub {escaped(now.hub)}, handlers: {len(rows):,}"
     if len(rows) > len(shown):

@@ -44,7 +44,6 @@ def _event(value: Any) -> Event | None:
 
 
 def event_of(name: str, arguments: str | None) -> Event:
-    """Return the event of a command line, or raise `FlagError`."""
     if not name:
         raise FlagError("--zeek-event: the name of the event is empty; give one such as Demo::block")
     try:

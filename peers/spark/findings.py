@@ -125,7 +125,7 @@ class Findings:
     offsets: Offsets
     """Of all topics in that time, not only those of the selected prefixes."""
     event_time: str = ""
-    """Field of the messages whose time counts; empty for the time of the hub."""
+    """Field with the times that count; empty for the time of the hub."""
 
 
 TRAFFIC_HEADS = ("messages", "bytes", "messages/s", "first, UTC", "last, UTC")
@@ -133,12 +133,10 @@ TRAFFIC_HEADS = ("messages", "bytes", "messages/s", "first, UTC", "last, UTC")
 
 
 def named(name: str) -> str:
-    """Write a root or a topic; the root of `/` has no name."""
     return plain(name) or "(none)"
 
 
 def traffic_row(traffic: Traffic) -> Sequence[str]:
-    """Write name, messages, bytes, mean rate and times."""
     return (
         named(traffic.name),
         amount(traffic.messages),
@@ -174,7 +172,6 @@ def figures_of(findings: Findings) -> list[Figure]:
 
 
 def remarks(findings: Findings) -> list[str]:
-    """Return remarks for readers of the figures."""
     said = []
     if findings.event_time:
         said.append(f"times are those of the field {plain(findings.event_time)}, of the hub where a message has none")
@@ -212,14 +209,20 @@ section { overflow-x: auto; }
 def page(findings: Findings) -> str:
     title = f"hub spark report: {plain(findings.archive)}"
     said = "".join(f"<li>{escape(remark)}</li>" for remark in remarks(findings))
+    gaps = [(named(one.root), span(one.length_us), second(one.last_us), second(one.next_us)) for one in findings.gaps]
+    absent = [
+        (amount(one.first), amount(one.next - 1), amount(one.next - one.first)) for one in findings.offsets.longest
+    ]
     sections = {
         "Messages over time, by root": _rates(findings, findings.root_rates, findings.roots),
         "Messages over time, by topic": _rates(findings, findings.topic_rates, findings.by_messages),
         "Roots": _traffic("root", findings.roots),
         "Topics with the most messages": _traffic("topic", findings.by_messages),
         "Topics with the most bytes": _traffic("topic", findings.by_bytes),
-        f"Longer than {span(findings.gap_us)} without any message of a root": _gaps(findings),
-        "Absent offsets": _offsets(findings),
+        f"Longer than {span(findings.gap_us)} without any message of a root": _listed(
+            ("root", "length", "last before it, UTC", "first behind it, UTC"), gaps, findings.gaps_count
+        ),
+        "Absent offsets": _listed(("first", "last", "offsets"), absent, findings.offsets.ranges),
     }
     parts = [
         f"<h1>{escape(title)}</h1>\n<p>{escape(plain(findings.selected))}</p>",
@@ -234,18 +237,7 @@ def _traffic(head: str, found: Sequence[Traffic]) -> str:
     return _listed((head, *TRAFFIC_HEADS), [traffic_row(traffic) for traffic in found[:_ROWS]], len(found))
 
 
-def _gaps(findings: Findings) -> str:
-    rows = [(named(gap.root), span(gap.length_us), second(gap.last_us), second(gap.next_us)) for gap in findings.gaps]
-    return _listed(("root", "length", "last before it, UTC", "first behind it, UTC"), rows, findings.gaps_count)
-
-
-def _offsets(findings: Findings) -> str:
-    rows = [(amount(one.first), amount(one.next - 1), amount(one.next - one.first)) for one in findings.offsets.longest]
-    return _listed(("first", "last", "offsets"), rows, findings.offsets.ranges)
-
-
 def _listed(heads: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> str:
-    """Return a table of the first rows, and how many more there are."""
     shown = rows[:_ROWS]
     more = f"\n<p>and {count - len(shown):,} more</p>" if count > len(shown) else ""
     return f"{_table('figures', heads, shown)}{more}" if shown else "<p>none</p>"

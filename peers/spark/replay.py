@@ -13,7 +13,6 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -25,7 +24,6 @@ import pyarrow.parquet as pq
 
 from hub.errors import InvalidTopicError, PeerError, RejectedError, UsageError
 from peers.client import Client, connect
-from peers.client.token_source import read_token
 from peers.spark.archiving.folders import EVERYTHING, Selection, decoded_state, files_of, microseconds
 from peers.spark.connector.options import Access
 from peers.values.conversion import is_value
@@ -214,15 +212,7 @@ class _Publishing:
 
     async def run(self, access: Access, groups: Sequence[_Group], selection: Selection) -> None:
         done = self._done
-        async with connect(
-            access.url,
-            name="hub spark replay",
-            token=partial(read_token, access.token_file) if access.token_file else access.token,
-            ca=access.ca,
-            certificate=access.certificate,
-            key=access.key,
-            reconnect=False,
-        ) as client:
+        async with connect(access.url, name="hub spark replay", **access.client_options()) as client:
             try:
                 async for window in _ahead(_windows(groups, selection, done.first)):
                     await self._publish(client, window)

@@ -126,7 +126,6 @@ class Matcher:
         self.names = list(numbers)
 
     def subscribers(self, topic: str) -> list[int]:
-        """Return the subscribers of a topic, each once, ascending."""
         return sorted(self._multimap.find(topic))
 
 

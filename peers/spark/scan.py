@@ -44,7 +44,6 @@ class Reading(NamedTuple):
     wants: frozenset[str] = frozenset({"sizes"})
 
     def columns(self) -> list[str]:
-        """Return the columns that are needed."""
         wanted = {"sizes": self.size_column, "offsets": "offset"}
         dated = [EVENT_TIME] if self.is_dated else []
         return ["topic", "timestamp", *dated, *(wanted[one] for one in sorted(self.wants))]
@@ -59,7 +58,10 @@ class Reading(NamedTuple):
         encoded = rows.column("topic")
         topics = encoded.dictionary.to_pylist()
         numbers = encoded.indices.to_numpy(zero_copy_only=False)
-        times_us = self._times_us(rows)
+        times = rows.column("timestamp")
+        if self.is_dated:
+            times = pc.coalesce(rows.column(EVENT_TIME), times)
+        times_us: Numbers = times.cast(pa.int64()).to_numpy()
         none = np.zeros(0, np.int64)
         sizes = offsets = none
         if "sizes" in self.wants:
@@ -73,13 +75,6 @@ class Reading(NamedTuple):
             numbers, times_us = numbers[keep], times_us[keep]
             sizes, offsets = (each[keep] if each is not none else each for each in (sizes, offsets))
         return Chosen(topics, numbers, times_us, sizes, offsets)
-
-    def _times_us(self, rows: pa.RecordBatch) -> Numbers:
-        times = rows.column("timestamp")
-        if self.is_dated:
-            times = pc.coalesce(rows.column(EVENT_TIME), times)
-        times_us: Numbers = times.cast(pa.int64()).to_numpy()
-        return times_us
 
     def _is_selected(self, topics: list[str], numbers: Numbers, times_us: Numbers) -> Numbers:
         prefixes, start, end = self.selection
@@ -107,7 +102,6 @@ class Scan:
         self._reading = Reading(selection, "value" if decoded is None else SIZE, bool(self.event_time))
 
     def run(self, work: Work, schema: str, *wants: str, all_topics: bool = False) -> DataFrame:
-        """Return the rows that tasks make of the selected messages."""
         reading = self._reading._replace(wants=frozenset(wants))
         if all_topics:
             reading = reading._replace(selection=reading.selection._replace(prefixes=()))

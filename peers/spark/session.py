@@ -115,25 +115,19 @@ def write_package(path: Path) -> int:
     count = 0
     try:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as package:
-            for name, source in _sources():
-                package.writestr(zipfile.ZipInfo(name, _DATE), source.read_bytes(), zipfile.ZIP_DEFLATED)
-                count += 1
+            for found in filter(None, map(importlib.util.find_spec, _PACKAGES)):
+                for root in map(Path, found.submodule_search_locations or ()):
+                    for source in sorted(root.rglob("*.py")):
+                        name = zipfile.ZipInfo(f"{found.name}/{source.relative_to(root)}", _DATE)
+                        package.writestr(name, source.read_bytes(), zipfile.ZIP_DEFLATED)
+                        count += 1
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     return count
 
 
-def _sources() -> Iterator[tuple[str, Path]]:
-    """Yield the name in the zip and the path of each file."""
-    for package in _PACKAGES:
-        found = importlib.util.find_spec(package)
-        for folder in found.submodule_search_locations or () if found is not None else ():
-            root = Path(folder)
-            for source in sorted(root.rglob("*.py")):
-                yield str(Path(package) / source.relative_to(root)), source
-
-
 _LOOPBACK = "127.0.0.1"
+_PY_FILES = "spark.submit.pyFiles"
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)\])?")
 _ANY_LOCAL = re.compile(r"local(?:\[.*\])?")
@@ -275,7 +269,12 @@ def running_job(settings: SessionSettings) -> Iterator[Job]:
     ):
         progress.step("starting Spark")
         with _log_of_failures() as log:
-            spark = open_session(_with_folders(settings, Path(folder)), log)
+            # Jobs have no tables; but Spark makes a folder for them in the working directory, and leaves it there.
+            made = {"spark.sql.warehouse.dir": f"{folder}/warehouse"}
+            if not (_is_local(settings.master) or _PY_FILES in settings.conf or _is_submitted()):
+                made[_PY_FILES] = f"{folder}/topichub.zip"  # executors on other machines need this project's code
+                write_package(Path(made[_PY_FILES]))
+            spark = open_session(replace(settings, conf=made | dict(settings.conf)), log)
             progress.watch(spark.sparkContext.statusTracker())
             try:
                 yield Job(spark, progress)
@@ -283,18 +282,6 @@ def running_job(settings: SessionSettings) -> Iterator[Job]:
                 progress.watch(None)
                 if before is None:
                     spark.stop()
-
-
-def _with_folders(settings: SessionSettings, folder: Path) -> SessionSettings:
-    """Return the settings with a folder for tables, and this project's code where executors are on other machines."""
-    # Jobs have no tables; but Spark makes a folder for them in the working directory, and leaves it there.
-    made = {"spark.sql.warehouse.dir": str(folder / "warehouse")}
-    key = "spark.submit.pyFiles"
-    if not (_is_local(settings.master) or key in settings.conf or _is_submitted()):
-        package = folder / "topichub.zip"
-        write_package(package)
-        made[key] = str(package)
-    return replace(settings, conf=made | dict(settings.conf))
 
 
 @contextmanager
@@ -349,7 +336,10 @@ def cause_of(error: Exception) -> str:
     """Return the cause in one line: the error of a worker, else Java's first error and its last cause."""
     text = str(error)
     if _TRACEBACK in text:
-        return _raised(text)
+        # The last line of the last traceback names the exception.
+        *_, traceback = text.split(_TRACEBACK)
+        lines = [line for line in traceback.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
+        return _CLASS.sub("", lines[0]) if lines else "a Python worker failed"
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]  # py4j's own words
@@ -357,13 +347,6 @@ def cause_of(error: Exception) -> str:
     causes = _CAUSED_BY.findall(text)
     last = _plain(causes[-1]) if causes else first
     return first if last in first else f"{first.rstrip('.')}: {last}"
-
-
-def _raised(text: str) -> str:
-    """Return the last line of the last traceback, which names the exception."""
-    *_, traceback = text.split(_TRACEBACK)
-    lines = [line for line in traceback.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
-    return _CLASS.sub("", lines[0]) if lines else "a Python worker failed"
 
 
 def _plain(line: str) -> str:
@@ -406,7 +389,6 @@ def check_java(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def java_version(text: str) -> int:
-    """Return the major version in the output of `java -version`, 0 if there is none; Java 8 calls itself 1.8."""
     found = _VERSION.search(text)
     return int(found[1]) if found else 0
 
@@ -414,9 +396,7 @@ def java_version(text: str) -> int:
 def java_path(environment: Mapping[str, str]) -> str:
     """Return the path of the Java that Spark would start."""
     home = environment.get("JAVA_HOME")
-    if home:
-        return str(Path(home) / "bin" / "java")
-    java = shutil.which("java", path=environment.get("PATH"))
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
     if java is None:
         raise SparkUnavailableError(f"Spark needs Java {_JAVA_LEAST} or newer, there is no Java here: {_REMEDY}")
     return java

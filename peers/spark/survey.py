@@ -74,7 +74,10 @@ def survey(spark: SparkSession, archive: str, questions: Questions, progress: Jo
         progress.step("looking for rates and gaps")
         bucket_us = round_width_s(total.last_us - total.first_us, BUCKETS) * 1_000_000
         talkers = {topic.name for topic in (*by_messages, *by_bytes)}
-        cells = _cells(scan, bucket_us, questions.gap_us, talkers).persist()
+        cell_us = max(1, bucket_us // -(-bucket_us // questions.gap_us))
+        schema = f"root STRING, talker STRING, start_us BIGINT, cell BIGINT, {_SUMS}"
+        cells = scan.run(partial(_by_cell, bucket_us, cell_us, talkers), schema, "sizes")
+        cells = cells.groupBy("root", "talker", "start_us", "cell").agg(*_sums()).persist()
         kept.callback(cells.unpersist)
         root = F.col("root")
         rated = F.when(root.isin([root.name for root in roots[:ROOTS_RATED]]), root).otherwise(OTHERS)
@@ -186,13 +189,6 @@ def _added_up(parts: Iterable[pa.Table], keys: Sequence[str]) -> Iterator[pa.Rec
 
 
 # Rates and gaps.
-
-
-def _cells(scan: Scan, bucket_us: int, gap_us: int, talkers: set[str]) -> DataFrame:
-    cell_us = max(1, bucket_us // -(-bucket_us // gap_us))
-    schema = f"root STRING, talker STRING, start_us BIGINT, cell BIGINT, {_SUMS}"
-    found = scan.run(partial(_by_cell, bucket_us, cell_us, talkers), schema, "sizes")
-    return found.groupBy("root", "talker", "start_us", "cell").agg(*_sums())
 
 
 def _rates(cells: DataFrame) -> tuple[Rate, ...]:

@@ -237,9 +237,6 @@ def test_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(getpass, "getpass", lambda _: "")
     with pytest.raises(FlagError, match="no token was given"):
         shown_token("-")
-
-
-def test_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TERMINAL", Path("/nowhere"))
     with pytest.raises(FlagError, match="there is no terminal to ask"):
         shown_token("-")

@@ -86,15 +86,19 @@ def single(topic: str, body: bytes, flags: int = 0) -> bytes:
     return encode_frame(KIND_MESSAGES, body, key=topic.encode(), flags=flags)
 
 
+def record(path: Path, frames: bytes) -> None:
+    store = opened(path)
+    store.add([(AT_US, frames)])
+    store.commit(now_us=AT_US)
+    store.close()
+
+
 @pytest.mark.parametrize("together", [True, False])
 def test_values_are_what_a_websocket_would_get(path: Path, *, together: bool) -> None:
-    store = opened(path)
     broken = b"" if together else single("/broken", b"\xc1")
     values = [value for value in VALUES if not isinstance(value, msgspec.msgpack.Ext)]
     values = [value for value in values if not together or not isinstance(value, dict) or None not in value]
-    store.add([(AT_US, b"".join(single("/v", packed(value)) for value in values) + broken)])
-    store.commit(now_us=AT_US)
-    store.close()
+    record(path, b"".join(single("/v", packed(value)) for value in values) + broken)
     result = hub("journal", "export", str(path), "--prefix", "/" if not together else "/v")
     texts = [line.partition(b'"value":')[2][:-1] for line in result.stdout.splitlines() if b'"/v"' in line]
     assert texts == [json_of(packed(value)) for value in values]
@@ -102,10 +106,7 @@ def test_values_are_what_a_websocket_would_get(path: Path, *, together: bool) ->
 
 def test_values_without_a_form_are_marked_and_counted(path: Path) -> None:
     bodies = [b"\xc1", b"\x01\x02", b"", b"\xa1\xff", b"\xc7\x01\x63x"]
-    store = opened(path)
-    store.add([(AT_US, b"".join(single("/bad", body) for body in bodies) + single("/good", b"\x07"))])
-    store.commit(now_us=AT_US)
-    store.close()
+    record(path, b"".join(single("/bad", body) for body in bodies) + single("/good", b"\x07"))
     result = hub("journal", "export", str(path))
     assert result.returncode == 0
     assert result.stderr == b"hub journal export: 5 values have no such form: they are marked `bad`\n"
@@ -119,10 +120,7 @@ def test_values_without_a_form_are_marked_and_counted(path: Path) -> None:
 
 
 def test_two_broken_values_do_not_pass_for_two_others(path: Path) -> None:
-    store = opened(path)
-    store.add([(AT_US, single("/a", b"\x01\x02") + single("/a", b""))])
-    store.commit(now_us=AT_US)
-    store.close()
+    record(path, single("/a", b"\x01\x02") + single("/a", b""))
     result = hub("journal", "export", str(path))
     assert result.stdout.count(b"not msgpack") == 2
     assert b"2 values have no such form" in result.stderr
@@ -132,10 +130,7 @@ def test_zeek_values_are_converted(path: Path) -> None:
     from peers.values import encode, value_of
 
     body = encode(value_of({"a": 1}))
-    store = opened(path)
-    store.add([(AT_US, single("/zeek", bytes(body), BROKER_FLAGS) + single("/zeek", b"\xff", BROKER_FLAGS))])
-    store.commit(now_us=AT_US)
-    store.close()
+    record(path, single("/zeek", bytes(body), BROKER_FLAGS) + single("/zeek", b"\xff", BROKER_FLAGS))
     good, bad = map(json.loads, hub("journal", "export", str(path)).stdout.splitlines())
     assert good["value"] is not None
     assert bad["bad"].startswith("not a Zeek value: ")

@@ -111,7 +111,6 @@ def compact(archive: Path, through: int, least: int = 2, begin: Callable[[], obj
 
 
 def groups(sizes: dict[int, int]) -> Iterator[list[int]]:
-    """Yield neighbouring small batches that are not larger than the target together."""
     group: list[int] = []
     total = 0
     for number, size in sizes.items():
@@ -126,7 +125,6 @@ def groups(sizes: dict[int, int]) -> Iterator[list[int]]:
 
 
 def _make(root: Path, found: dict[int, Path], merging: Iterable[list[int]]) -> None:
-    """Make the hidden folder."""
     hidden = hidden_name(root)
     if hidden.exists():
         shutil.rmtree(hidden)
@@ -350,7 +348,6 @@ class Writing:
         return _run(shares, dataclasses.replace(staging, known=after, room=0, grows=None))
 
     def _after(self, before: Mapping[str, TypedColumns], staged: Staged, room: int) -> dict[str, TypedColumns]:
-        """Return the tables and columns that also hold a batch."""
         known = {*before, *staged.tables[:room]} - {OTHER_TABLE}
         seen: defaultdict[str, Inference] = defaultdict(Inference)
         for name in sorted({*staged.tables, *staged.seen, *(file.table for file in staged.files)}):
@@ -400,7 +397,6 @@ def _place_batch(archive: Path, files: Iterable[StagedFile], batch: int, *, is_f
 
 
 def _rows(file: StagedFile) -> pa.Table:
-    """Return the rows of a file, with the columns that name its folders."""
     with pq.ParquetFile(file.path) as opened:
         rows = opened.read()
     day = pa.scalar(date.fromisoformat(file.date))
@@ -507,8 +503,13 @@ def _prepared(order: ArchiveOrder) -> ArchiveState:
     path = Path(order.path)
     repair(path)
     state = load(path)
-    if state is None or not (path / HUB / CHECKPOINT).is_dir():
-        _check_empty(path)
+    if (state is None or not (path / HUB / CHECKPOINT).is_dir()) and (
+        any(batches(root) for root in roots(path)) or any((table / METADATA).exists() for table in tables(path))
+    ):  # the numbers of batches would begin at 0 again
+        raise UsageError(
+            f"{path} has batches, but {path / HUB / CHECKPOINT} is missing: nobody knows how far it reaches; "
+            "restore it, or begin another archive"
+        )
     if state is None:
         decoded = DecodedState(StructType().jsonValue(), {}, order.event_time) if order.decode else None
         fresh = ArchiveState(order.format, order.topics or ("",), decoded=decoded, table_by=order.table_by)
@@ -527,15 +528,6 @@ def _prepared(order: ArchiveOrder) -> ArchiveState:
         held = state.decoded.event_time or "of the hub"
         raise UsageError(f"--event-time: the folders of {order.path} bear dates by the time {held}")
     return state
-
-
-def _check_empty(path: Path) -> None:
-    """Check that no batch would be overwritten, as the numbers of batches begin at 0 again."""
-    if any(batches(root) for root in roots(path)) or any((table / METADATA).exists() for table in tables(path)):
-        raise UsageError(
-            f"{path} has batches, but {path / HUB / CHECKPOINT} is missing: nobody knows how far it reaches; "
-            "restore it, or begin another archive"
-        )
 
 
 def run_query(  # noqa: PLR0913, PLR0917 -- the parts of a query

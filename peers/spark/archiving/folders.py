@@ -51,30 +51,25 @@ def tables(archive: Path) -> list[Path]:
 
 
 def roots(archive: Path) -> Iterator[Path]:
-    """Yield the folders of a date and a root, in order."""
     for table in tables(archive):
         for day in sorted(table.glob(_DATES)):
             yield from sorted(day.glob(_ROOTS))
 
 
 def batches(root: Path) -> dict[int, Path]:
-    """Return the folders of batches by their numbers, in order."""
     found = {int(path.name.removeprefix(BATCH)): path for path in root.glob(f"{BATCH}*")}
     return dict(sorted(found.items()))
 
 
 def size_of(batch: Path) -> int:
-    """Return the size of the files of a batch, bytes."""
     return sum(path.stat().st_size for path in parts(batch))
 
 
 def parts(batch: Path) -> list[Path]:
-    """Return the Parquet files of a batch, in the order in which they were written."""
     return sorted(batch.glob("*.parquet"))
 
 
 def hidden_name(root: Path) -> Path:
-    """Return where the folder is made that replaces this one."""
     return root.with_name(HIDDEN + root.name)
 
 
@@ -89,7 +84,6 @@ def link_files(batch: Path, to: Path) -> None:
 
 
 def replace(root: Path) -> None:
-    """Replace a folder by its hidden one, and delete the old one."""
     hidden = hidden_name(root)
     sync(hidden)
     if exchange(root, hidden):
@@ -121,7 +115,6 @@ def place(batch: Path, files: Iterable[Path], made: Path) -> None:
 
 
 def root_folder(root: str) -> str:
-    """Return the name of the folder of a root, as Spark writes it."""
     return _ROOT + ("".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in root) or _NO_ROOT)
 
 

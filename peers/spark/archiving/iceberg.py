@@ -39,14 +39,12 @@ _PROPERTIES = {
 
 
 def check_iceberg(path: str) -> None:
-    """Check that an archive of this format can be written."""
     _kind()
     if "?" in path:
         raise UsageError(f"--format iceberg: {path}: a path with a question mark cannot be that of a catalogue")
 
 
 def is_iceberg(path: str) -> bool:
-    """Return whether a folder is an archive of this format."""
     return _database(path).exists()
 
 

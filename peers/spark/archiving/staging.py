@@ -162,7 +162,8 @@ class _Task:
         records = read_share(share, default_schema("raw"), options, options.topics)
         for chunk in joined(records, CHUNK_BYTES, attrgetter("nbytes")):
             done.rows += len(chunk)
-            for table, rows in self._by_table(chunk):
+            tables = [("", chunk)] if staging.levels is None else _parted(chunk, _coded(chunk["topic"], self._table))
+            for table, rows in tables:
                 self._take(table, rows)
             if self._held_bytes >= FLUSHED_BYTES:
                 self._flush()
@@ -172,11 +173,6 @@ class _Task:
         done.rest = sum(one.rest for one in self._typed.values())
         done.undated = sum(one.undated for one in self._typed.values())
         return done
-
-    def _by_table(self, chunk: pa.Table) -> Iterable[tuple[str, pa.Table]]:
-        if self._staging.levels is None:
-            return [("", chunk)]
-        return _parted(chunk, _coded(chunk["topic"], self._table))
 
     def _table(self, topic: str) -> str:
         name = self._names.get(topic)

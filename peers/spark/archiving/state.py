@@ -51,11 +51,10 @@ class ArchiveOrder:
     schema: str = ""
     """Types of single columns, in Spark's DDL or JSON."""
     event_time: str = ""
-    """Field whose date names the folders; empty for the time of the hub."""
+    """Field with the date that names the folders; empty for the time of the hub."""
     lossy: bool = False
 
     def check(self) -> None:
-        """Raise `UsageError` where the order contradicts itself."""
         if "://" in self.path:
             raise UsageError(f"{self.path}: an archive is a folder; to other places, Spark writes by itself")
         if self.compact and self.format == "iceberg":
@@ -71,7 +70,7 @@ class DecodedState(msgspec.Struct, frozen=True):
     """Of the fields, as Spark writes a schema in JSON."""
     fields: dict[str, str]
     event_time: str = ""
-    """Field of the event time, whose date names the folders; empty for the time of the hub."""
+    """Field of the event time; its date names the folders; empty for the time of the hub."""
     declared: tuple[str, ...] = ()
 
 

@@ -96,7 +96,6 @@ class TypedColumns:
         return self._with(wished, types, widens=widens)
 
     def named(self, schema: StructType, *, widens: bool) -> tuple[TypedColumns, Growth]:
-        """Return the columns with those of `--schema`."""
         for column in schema.fields:
             if column.name.lower() in _TAKEN or _UNFIT.search(column.name):
                 raise UsageError(
@@ -233,25 +232,27 @@ class TypedRows:
         self._known = frozenset(fitting.name for fitting in self._fits.values())
 
     def table(self, records: pa.Table, messages: list[Any]) -> pa.Table:
-        """Return the rows of records, whose values are these messages."""
         schema, values = self._schema, records["value"]
         maps = [message if type(message) is dict else {} for message in messages]
         rests: dict[int, dict[Any, Any]] = {}
         made: dict[str, Any] = {name: records[name] for name in ("offset", "timestamp", "topic")}
         made[SIZE] = pc.fill_null(pc.binary_length(values), 0)
         if self._event_time:
-            made[EVENT_TIME] = self._event_times(maps, schema)
+            fit = fit_of(self._event_time, TimestampType())
+            found = [_moment(message, self._event_time, fit) for message in maps]
+            self.undated += found.count(None)
+            made[EVENT_TIME] = pa.array(found, schema.field(EVENT_TIME).type)
         for column, fitting in self._fits.items():
             made[column] = pa.array(_fitted(maps, fitting, rests), schema.field(column).type)
-        _add_unknown(maps, self._known, rests)
+        for number, message in enumerate(maps):
+            if not message.keys() <= self._known:
+                unknown = {
+                    name: value for name, value in message.items() if name not in self._known and value is not None
+                }
+                if unknown:
+                    rests.setdefault(number, {}).update(unknown)
         made[REST] = pa.array(self._texts(values, messages, rests), pa.string())
         return pa.Table.from_arrays([made[field.name].cast(field.type) for field in schema], schema=schema)
-
-    def _event_times(self, maps: list[dict[Any, Any]], schema: pa.Schema) -> pa.Array:
-        fit = fit_of(self._event_time, TimestampType())
-        found = [_moment(message, self._event_time, fit) for message in maps]
-        self.undated += found.count(None)
-        return pa.array(found, schema.field(EVENT_TIME).type)
 
     def _texts(
         self, values: pa.ChunkedArray, messages: list[Any], rests: dict[int, dict[Any, Any]]
@@ -291,15 +292,6 @@ def _fitted(maps: list[dict[Any, Any]], fitting: _Fitting, rests: dict[int, dict
                 values[number] = None
                 rests.setdefault(number, {})[name] = value
     return values
-
-
-def _add_unknown(maps: list[dict[Any, Any]], known: frozenset[str], rests: dict[int, dict[Any, Any]]) -> None:
-    """Add the fields without a column to the rest of their message, but for nil."""
-    for number, message in enumerate(maps):
-        if not message.keys() <= known:
-            unknown = {name: value for name, value in message.items() if name not in known and value is not None}
-            if unknown:
-                rests.setdefault(number, {}).update(unknown)
 
 
 def _text(rest: Any, body: bytes | None) -> str | None:

@@ -12,16 +12,15 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, PeerError, RejectedError
 from hub.journal.block import Block
 from hub.journal.layout import Column, whole_of
 from peers.client.blocking import BlockingClient, connect
 from peers.client.journal import JournalState
-from peers.client.token_source import read_token
 from peers.spark.connector.options import Access, DataLostError, JournalReplacedError
+from peers.wire.records import Records
 
 # Of the client, for `hub top`.
 _NAME = "spark"
@@ -29,7 +28,7 @@ _NAME = "spark"
 # Most to wait for a connection, unless `timeoutMs` is less.
 _CONNECT_S = 5.0
 
-# For questions whose answer's records do not matter.
+# For questions where the records of the answer do not matter.
 _SMALLEST_PIECE_BYTES = 1
 
 PLANNED_LOST = (
@@ -47,19 +46,6 @@ T = TypeVar("T")
 
 # By process, for a fork must not use its parent's.
 _clients: dict[tuple[int, Access], BlockingClient] = {}
-
-
-def connected(access: Access) -> BlockingClient:
-    return connect(
-        access.url,
-        name=_NAME,
-        token=partial(read_token, access.token_file) if access.token_file else access.token,
-        ca=access.ca,
-        certificate=access.certificate,
-        key=access.key,
-        reconnect=False,
-        connect_timeout_s=min(_CONNECT_S, access.timeout_s),
-    )
 
 
 class Retries:
@@ -89,7 +75,6 @@ class Retries:
 
 
 def may_pass(error: Exception) -> bool:
-    """Return whether an error may cure itself."""
     if isinstance(error, RejectedError):
         return error.code in _AGAIN
     return isinstance(error, ConnectionLostError | ClosedError | TimeoutError)
@@ -109,7 +94,9 @@ class Connection:
             client.close()
             client = None
         if client is None:
-            client = _clients[key] = connected(self.access)
+            wait_s = min(_CONNECT_S, self.access.timeout_s)
+            options = self.access.client_options()
+            client = _clients[key] = connect(self.access.url, name=_NAME, connect_timeout_s=wait_s, **options)
         return client
 
     def retries(self) -> Retries:
@@ -140,42 +127,28 @@ class Connection:
     def offset_at(self, time_ms: int) -> int:
         """Return the offset of the first record that is not older; the end if all are."""
         moment = _EPOCH + timedelta(milliseconds=time_ms)
-
-        def work(client: BlockingClient) -> int:
-            history = client.read(
-                start_time=moment,
-                piece_bytes=_SMALLEST_PIECE_BYTES,
-                hub=self.access.hub,
-                columns=(),
-                timeout_s=self.access.timeout_s,
-            )
-            return next(piece.start for piece in history.pieces())
-
-        return self.ask(work)
+        return self.ask(lambda client: self._first_piece(client, start_time=moment).start)
 
     def held(self, offset: int, epoch: int) -> int:
         """Return up to which offset records are still there that were read in this earlier epoch.
 
         That is less than `offset` where the hub has lost power since.
         """
-        hub, timeout_s = self.access.hub, self.access.timeout_s
 
         def work(client: BlockingClient) -> int:
-            history = client.read(
-                start=offset,
-                epoch=epoch,
-                piece_bytes=_SMALLEST_PIECE_BYTES,
-                hub=hub,
-                columns=(),
-                timeout_s=timeout_s,
-            )
             try:
-                next(iter(history.pieces()))
+                self._first_piece(client, start=offset, epoch=epoch)
             except GoneError as error:  # or deleted: then `first` is larger
                 return min(offset, error.first)
             return offset
 
         return self.ask(work)
+
+    def _first_piece(self, client: BlockingClient, **place: Any) -> Records:
+        """Return the first piece of a read; its records do not matter."""
+        hub, timeout_s = self.access.hub, self.access.timeout_s
+        history = client.read(piece_bytes=_SMALLEST_PIECE_BYTES, hub=hub, columns=(), timeout_s=timeout_s, **place)
+        return next(iter(history.pieces()))
 
     def _still(self, end: int, epoch: int, *, lossy: bool) -> int:
         """Return how far records are still there that were planned in another epoch."""
@@ -218,7 +191,9 @@ class Connection:
                         end, told = self._still(end, epoch, lossy=lossy), piece.epoch
                         break  # asked for again, up to there
                     told = piece.epoch
-                    _check_reach(piece.head, end)
+                    if piece.head < end:  # asked for more than there is, the hub would wait for it
+                        ends = f"the journal ends at offset {piece.head} by now"
+                        raise DataLostError(f"{ends}: it was replaced by an older copy of itself")
                     for data in piece.blocks:
                         yield Block.parse(whole_of(data), verify=False)
                     start = piece.next
@@ -232,12 +207,6 @@ class Connection:
             except (PeerError, ClosedError, TimeoutError) as error:
                 self.failed(error)
                 retries.pause(error)
-
-
-def _check_reach(head: int, end: int) -> None:
-    """Check that the journal still reaches so far: asked for more than there is, the hub would wait for it."""
-    if head < end:
-        raise DataLostError(f"the journal ends at offset {head} by now: it was replaced by an older copy of itself")
 
 
 def check_journal(found: bytes, expected: bytes) -> None:
@@ -285,7 +254,6 @@ def ask_journal(access: Access) -> None:
 def wait_journal(
     access: Access, on_wait: Callable[[PeerError], object], sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Wait until there is a journal to read."""
     has_told = False
     while True:
         try:

@@ -247,7 +247,6 @@ _TIME_TEXT = "TIME TEXT"
 
 
 def kind_of(value: Any) -> str:
-    """Return the kind of a value; empty for nil, empty arrays, integers of more than 64 bits."""
     kind = type(value)
     if kind is int:
         return "BIGINT" if -_BIGINT <= value < _BIGINT else ""
@@ -353,7 +352,6 @@ _KINDS: dict[str, DataType] = {
 
 
 def type_of(kind: str) -> DataType:
-    """Return the type of a column for a kind of `Inference`."""
     if kind.startswith("ARRAY<"):
         return ArrayType(_KINDS[kind[6:-1]])
     return _KINDS[kind]
@@ -371,7 +369,6 @@ def fields_schema(kinds: Mapping[str, str]) -> StructType:
 
 
 def default_schema(decode: Decode) -> StructType:
-    """Return the columns of a query that names none."""
     return StructType([StructField(name, _type_of(name, decode)) for name in RECORD_COLUMNS])
 
 
@@ -380,7 +377,6 @@ def _type_of(name: str, decode: Decode) -> DataType:
 
 
 def is_field(column: StructField) -> bool:
-    """Return whether a column is a field of the messages."""
     return column.name not in RECORD_COLUMNS
 
 

@@ -11,11 +11,12 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 from hub.errors import HubError, InvalidTopicError, UsageError
 from hub.topics import check_prefix, check_topic
+from peers.client.token_source import read_token
 from peers.journal.tier.place import check_address
 from peers.transport.endpoints import Endpoint, InvalidEndpointError
 
@@ -36,7 +37,7 @@ class DataLostError(HubError):
 
 
 class JournalReplacedError(HubError):
-    """The hub has another journal than the one whose offsets are known."""
+    """The hub has another journal than the one of the known offsets."""
 
 
 class WriteRefusedError(HubError):
@@ -90,6 +91,12 @@ class Access:
     hub: str = ""
     """Whose journal is read: name or id of a hub of the mesh; empty for the journal of the hub at `url`."""
 
+    def client_options(self) -> dict[str, Any]:
+        """Return the options of a client that does not reconnect."""
+        token = partial(read_token, self.token_file) if self.token_file else self.token
+        files = {name: getattr(self, name) for name in ("ca", "certificate", "key")}
+        return {"token": token, "reconnect": False, **files}
+
 
 class Position(NamedTuple):
     """A place in a journal."""
@@ -135,7 +142,7 @@ class SinkOptions:
 
 class _Option(NamedTuple):
     convert: Callable[[str], Any] = str
-    """Returns the value of a text; raises `ValueError` or an error whose text says more."""
+    """Returns the value of a text; raises `ValueError`, or an error with a text that says more."""
     expected: str = ""
 
 
@@ -231,7 +238,6 @@ _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 
 
 def _read(options: Mapping[str, str], known: Mapping[str, _Option]) -> dict[str, Any]:
-    """Return the values of the options that were given."""
     names = {name.lower(): name for name in known}
     given: dict[str, Any] = {}
     for key, text in options.items():

@@ -268,7 +268,6 @@ class Fields:
         self._troubles = troubles
 
     def columns(self, block: Block, types: Sequence[pa.DataType]) -> list[pa.Array]:
-        """Return the columns of a block; `types` are Arrow's."""
         troubles = self._troubles
         troubles.messages += block.count
         rows = [self._row_of(body) for body in bodies_of(block)]
@@ -278,17 +277,12 @@ class Fields:
         ]
 
     def _row_of(self, body: bytes | None) -> Any:
-        if body is None:
-            self._troubles.unreadable += 1
-            return self._empty
-        try:
-            return self._decode(body)
-        except _NOT_MSGPACK:
-            return self._row_of_other(body)
-
-    def _row_of_other(self, body: bytes) -> Any:
-        """Return the fields of a map that has other keys than text."""
-        value = message_of(body)
+        value = UNREADABLE
+        if body is not None:
+            try:
+                return self._decode(body)
+            except _NOT_MSGPACK:
+                value = message_of(body)  # which may be a map that has other keys than text
         if value is UNREADABLE:
             self._troubles.unreadable += 1
             return self._empty
@@ -296,7 +290,6 @@ class Fields:
 
 
 def _array(values: list[Any], fit: Fit, kind: pa.DataType, name: str, misfits: Counter[str]) -> pa.Array:
-    """Return a column; misfits are NULL."""
     fitting = []
     for value in values:
         if value is not None:

@@ -102,7 +102,6 @@ _manifests: dict[tuple[str, str], tuple[TierFiles, float]] = {}
 
 
 def _manifest(tier: str, sought: OffsetRange) -> TierFiles:
-    """Return the manifest of a journal, as new as it need be."""
     key = (tier, sought.journal)
     now_s = time.monotonic()
     held, read_s = _manifests.get(key) or (TierFiles(place_at(tier), bytes.fromhex(sought.journal)), -LOOK_EVERY_S)

@@ -27,8 +27,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, HubError, PeerError, RejectedError
 from hub.journal.block import frames_of_columns
-from peers.client.blocking import BlockingClient
-from peers.spark.connector.connection import Connection, Retries, may_pass
+from peers.spark.connector.connection import Connection, may_pass
 from peers.spark.connector.options import (
     ColumnError,
     Encode,
@@ -196,8 +195,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 class _Sent(NamedTuple):
     number: int
     piece: bytes
-    answer: Future[None] | None
-    client: BlockingClient
+    answer: Future[None]
 
 
 class StagedPart:
@@ -224,7 +222,6 @@ class StagedPart:
             self.messages += messages
 
     def finish(self) -> None:
-        """Send the rest, and wait until everything is staged."""
         self._send_piece()
         while self._sent:
             self._confirm_oldest()
@@ -240,43 +237,33 @@ class StagedPart:
 
     def _send(self, piece: bytes) -> _Sent:
         client = self._connection.ask(lambda client: client)
-        _check_size(client, piece)
+        limit = client.hub.frame - _AROUND_BYTES if client.hub is not None else PIECE_BYTES
+        if len(piece) > limit:  # the hub would end the connection
+            text = (
+                f"a message of {len(piece)} bytes, the hub takes {limit} at most: "
+                "write smaller values, or raise its limits.frame_bytes"
+            )
+            raise RejectedError(CloseCode.TOO_BIG, text)
         number, self._next = self._next, self._next + 1
         try:
             answer = client.stage_nowait(self._transaction, number, piece)
-        except ClosedError:
-            return _Sent(number, piece, None, client)  # lost in this moment
-        return _Sent(number, piece, answer, client)
+        except ClosedError as error:  # lost in this moment
+            answer = Future()
+            answer.set_exception(error)
+        return _Sent(number, piece, answer)
 
     def _confirm_oldest(self) -> None:
         sent = self._sent.popleft()
         retries = self._connection.retries()
-        while not self._is_staged(sent, retries):
+        while True:
+            try:
+                sent.answer.result(self._connection.access.timeout_s)
+                break
+            except (PeerError, ClosedError, TimeoutError) as error:
+                self._connection.failed(error)
+                retries.pause(error)
             sent = self._send(sent.piece)
         self.numbers.append(sent.number)
-
-    def _is_staged(self, sent: _Sent, retries: Retries) -> bool:
-        """Wait for an answer; False if the piece must be sent again."""
-        try:
-            if sent.answer is not None:
-                sent.answer.result(self._connection.access.timeout_s)
-                return True
-            retries.pause(ClosedError("the connection was lost"))
-        except (PeerError, ClosedError, TimeoutError) as error:
-            self._connection.failed(error)
-            retries.pause(error)
-        return False
-
-
-def _check_size(client: BlockingClient, piece: bytes) -> None:
-    """Check that the hub takes frames of this size, for it would end the connection."""
-    limit = client.hub.frame - _AROUND_BYTES if client.hub is not None else PIECE_BYTES
-    if len(piece) > limit:
-        text = (
-            f"a message of {len(piece)} bytes, the hub takes {limit} at most: "
-            "write smaller values, or raise its limits.frame_bytes"
-        )
-        raise RejectedError(CloseCode.TOO_BIG, text)
 
 
 # Rows as frames. NULL becomes nil. Raw values are not touched: frames are made of Arrow's own buffers. Cost, of 100
@@ -349,7 +336,6 @@ def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _buffers(column: pa.Array) -> tuple[Any, Any]:
-    """Return the offsets of a column's rows, and its bytes."""
     _, ends, content = column.buffers()
     return ends.slice(_OFFSET_BYTES * column.offset), content
 
@@ -370,7 +356,6 @@ _UNENCODABLE = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 
 
 def _bad(convert: Callable[[Any], bytes], topics: pa.Array, values: list[Any]) -> BadRowError:
-    """Return the error of the first value that cannot be encoded."""
     for topic, value in zip(topics, values, strict=True):
         try:
             convert(value)

@@ -65,10 +65,6 @@ def resolve_start(position: Position, state: JournalState, connection: Connectio
     return beyond_loss(offset, state.first, lossy=lossy) if offset < state.first else offset
 
 
-def resolve_end(position: Position, state: JournalState, connection: Connection) -> int:
-    return _offset("endingOffsets", position, state, connection)
-
-
 def _offset(option: str, position: Position, state: JournalState, connection: Connection) -> int:
     if position.kind == "time":
         return min(connection.offset_at(position.number), state.head)
@@ -89,32 +85,26 @@ def read_share(
         PeerError: The hub refuses, or cannot be reached.
         StorageError: A file of the tier is damaged, or cannot be read now.
     """
-    try:
-        yield from _records(share, schema, options, topics)
-    except HubError as error:
-        raise error.with_traceback(None) from None  # Spark shows the whole chain before its text, twice
-
-
-def _records(
-    share: InputPartition, schema: StructType, options: SourceOptions, topics: tuple[str, ...]
-) -> Iterator[pa.RecordBatch]:
     lossy = not options.fail_on_data_loss
     made = RecordBatches(schema, options.decode)
-    if isinstance(share, FileShare):
-        yield from made.table_batches(file_tables(share, topics, lossy=lossy, columns=made.table_columns))
-    elif isinstance(share, OffsetRange):
-        blocks = Connection(options.access).blocks(
-            topics,
-            share.start,
-            share.end,
-            journal=bytes.fromhex(share.journal),
-            epoch=share.epoch,
-            lossy=lossy,
-            columns=made.record_columns,
-        )
-        yield from made.batches(blocks)
-    else:
-        return
+    try:
+        if isinstance(share, FileShare):
+            yield from made.table_batches(file_tables(share, topics, lossy=lossy, columns=made.table_columns))
+        elif isinstance(share, OffsetRange):
+            blocks = Connection(options.access).blocks(
+                topics,
+                share.start,
+                share.end,
+                journal=bytes.fromhex(share.journal),
+                epoch=share.epoch,
+                lossy=lossy,
+                columns=made.record_columns,
+            )
+            yield from made.batches(blocks)
+        else:
+            return
+    except HubError as error:
+        raise error.with_traceback(None) from None  # Spark shows the whole chain before its text, twice
     troubles = str(made.troubles)
     if troubles:
         _log.warning("offsets %d to %d: %s", share.start, share.end - 1, troubles)
@@ -134,14 +124,13 @@ class BatchReader(DataSourceReader):
         state = connection.state()
         position = options.starting or EARLIEST
         start = resolve_start(position, state, connection, lossy=not options.fail_on_data_loss)
-        end = resolve_end(options.ending, state, connection)
+        end = _offset("endingOffsets", options.ending, state, connection)
         if start > end and "time" not in {position.kind, options.ending.kind}:
             raise OptionError(f"startingOffsets {start} are behind endingOffsets {end}")
         whole = OffsetRange(start, end, state.id.hex(), state.epoch)
         return plan(whole, options.topics, options.tier, options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one share. Raises as `read_share`."""
         return read_share(partition, self._schema, self._options, self._options.topics)
 
 
@@ -204,7 +193,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan(whole, self._options.topics, self._options.tier, self._options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one share. Raises as `read_share`."""
         return read_share(partition, self._schema, self._options, self._options.topics)
 
     @property
