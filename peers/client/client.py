@@ -497,7 +497,7 @@ class Client:
 
         Args:
             transaction: Its unique name, 1 to 255 bytes.
-            part: Number of a part of it; the messages of one part keep the order of the calls.
+            part: Its part of this number; the messages of one part keep the order of the calls.
             frames: Whole MESSAGES frames (`hub.journal.block.frames_of_columns`), up to the hub's frame limit.
 
         Raises:
@@ -510,7 +510,7 @@ class Client:
         """Publish and record the staged messages, all or none.
 
         Args:
-            transaction: Name of the transaction.
+            transaction: As for `stage`.
             parts: The parts that belong to it; others are dropped.
             query: Name of the writer; empty for none.
             batch: Number of the batch: one that is not above the last one of this query is recognised, not repeated.

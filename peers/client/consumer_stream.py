@@ -157,9 +157,8 @@ class ConsumerStream(Items[ConsumedMessage]):
     async def receive(self) -> ConsumedMessage:
         """Return the oldest message, waiting for one.
 
-        Raises:
-            ClosedError: None will come: the stream or the client is closed.
-            HubError: None will come, for another reason: the consumer was removed, for example.
+        Raises `ClosedError` once the stream or the client is closed, `HubError` if it ends for another reason: the
+        consumer was removed, for example.
         """
         await self._wait()
         return self._hand_out()
@@ -266,7 +265,7 @@ class ConsumerStream(Items[ConsumedMessage]):
                 await self._again()
         except HubError as error:
             self._finish(error)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, who reads the stream must not wait for ever
+        except Exception as error:  # noqa: BLE001 -- the reader of the stream must not wait for ever
             self._finish(InternalError(f"a bug of the client, please report it: {error!r}"))
 
     async def _again(self) -> None:
@@ -346,7 +345,7 @@ class ConsumerStream(Items[ConsumedMessage]):
         return told
 
     async def _tell(self) -> None:
-        """Send what the program has said; acknowledgements that come meanwhile go together."""
+        """Send words of the program; acknowledgements that come meanwhile go together."""
         try:
             while self._words and self._member:
                 word = self._words.popleft()
@@ -359,7 +358,7 @@ class ConsumerStream(Items[ConsumedMessage]):
                 finally:
                     _settle(word)
         except HubError:
-            pass  # what the hub was not told of comes again
+            pass  # messages without an acknowledgement come again
         finally:
             self._telling = None
             self._forget_words()

@@ -585,13 +585,7 @@ class StoreWatch(_Copy, Items[StoreChange]):
         return self._take_first()
 
     async def batch(self) -> list[StoreChange]:
-        """Return all changes that are there, waiting for one; an empty list once the watch, or the client, is closed.
-
-        Cancellation: loses nothing.
-
-        Raises:
-            HubError: The client has ended with an error.
-        """
+        """Return all changes that are there, waiting for one, as `receive`; an empty list once the watch is closed."""
         await self._some_there()
         return [self._take_first() for _ in range(min(len(self._changes), BATCH_CHANGES))]
 

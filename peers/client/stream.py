@@ -206,7 +206,7 @@ class MessageStream(Opened, Sink):
 
         Raises:
             ClosedError: None will come.
-            PeerError: The connection is lost for good; raised when everything that had come was read.
+            PeerError: The connection is lost for good; raised when all received messages were read.
             UsageError: The stream was not opened.
         """
         self._check_open()
@@ -228,13 +228,7 @@ class MessageStream(Opened, Sink):
         """Wait for messages and return all that are there, up to about 256 KiB; empty only at the end.
 
         The cheapest way to read: one call for many messages. `lost_messages` and `breaks` hold for the first of them,
-        and nothing is missing between them.
-
-        Cancellation: loses nothing.
-
-        Raises:
-            PeerError: The connection is lost for good; raised when everything that had come was read.
-            UsageError: The stream was not opened.
+        and nothing is missing between them. Cancellation and errors are as for `receive`, but for `ClosedError`.
         """
         self._check_open()
         while True:
@@ -442,7 +436,7 @@ class Subscriptions:
             sink.put_gap(lost_messages)
 
     def answer(self, notice: Notice) -> PeerError | None:
-        """Take the hub's answer; return an error if it refuses what an earlier connection had granted."""
+        """Take the hub's answer; return an error if it withdraws an earlier grant."""
         taken = self._changes.take(notice)
         if taken is None:
             return None

@@ -47,7 +47,7 @@ _ARRAY_32 = b"\xdd"  # msgpack's "array, 32 bit count follows". Behind it a BATC
 
 
 def _packed(value: Any) -> msgspec.Raw:
-    """Encode what msgspec does not know: Zeek's events and values."""
+    """Encode values that msgspec does not know: Zeek's events and values."""
     from peers.values import InvalidDataError, encode, to_msgpack, value_of  # noqa: PLC0415 -- rarely needed
     from peers.values.event import Event  # noqa: PLC0415
 

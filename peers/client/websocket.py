@@ -125,7 +125,7 @@ def _publication_head(envelope: Envelope, request: int) -> bytes:
 
 
 def of_verb(verb: Verb) -> bytes:
-    """Return what asks for something.
+    """Return the message of a command.
 
     Raises:
         UsageError: This protocol has no word for it.
@@ -463,7 +463,7 @@ class WebSocketConversation:
                 pass  # of a later version
 
     def _welcome(self, message: HubMessage) -> Hello | None:
-        """Answer the first `welcome` by `hello`; return what the second one grants."""
+        """Answer the first `welcome` by `hello`; return the rights that the second one grants."""
         if not self._welcomed:
             self._welcomed = True
             self._send_packed(of_hello(self._introduction))

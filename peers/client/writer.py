@@ -99,7 +99,7 @@ class Writer:
 
     async def _bring(self) -> None:
         try:
-            await asyncio.sleep(0)  # what is published in the same turn goes together
+            await asyncio.sleep(0)  # publications of the same turn go together
             while self._waiting:
                 await self._bring_batch(self._next_batch())
         finally:

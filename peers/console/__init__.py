@@ -89,7 +89,7 @@ def joined(path: str, read: Callable[[str], str], threads: Mapping[str, str] | N
     """Return a module with all that it imports as a single one.
 
     Args:
-        path: Of the module; what it imports is relative to it.
+        path: Of the module; its imports are relative to it.
         read: Gives the text of a module by its path.
         threads: Where modules are served that run as threads, by their paths.
 
@@ -208,7 +208,7 @@ def _pages() -> dict[str, PageFile]:
 
 
 def page(path: str) -> PageFile | None:
-    """Return what to answer to a GET of `path`, None where there is no such page.
+    """Return the answer to a GET of `path`, None where there is no such page.
 
     Args:
         path: As in the request line, without a query.

@@ -55,7 +55,7 @@ def line_plot(lines: Sequence[Sequence[Point]], unit_x: str, unit_y: str, ticks_
     for value, label in ticks_x:
         x, y = place(value, 0)
         drawn.append(f'<line class="grid" x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{y:.1f}"/>')
-        anchor = "end" if x > _WIDTH - _RIGHT - _LABEL else "middle"  # what is in the middle of the edge is cut off
+        anchor = "end" if x > _WIDTH - _RIGHT - _LABEL else "middle"  # a label in the middle of the edge is cut off
         drawn.append(f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="{anchor}">{label} {unit_x}</text>')
     drawn.append(f'<text x="4" y="{_HEIGHT - 4}">{unit_y}</text>')
     for number, line in enumerate(lines):

@@ -273,7 +273,7 @@ async def _within(work: Coroutine[Any, Any, T], timeout_s: float) -> T:
 def _made(
     method: Callable[Concatenate[Client, P], T], face: Callable[[Call, T], F]
 ) -> Callable[Concatenate[BlockingClient, P], F]:
-    """Make the method of threads that returns the face of what the asyncio method returns: same arguments."""
+    """Make the method for threads, with the same arguments, that returns the face of the asyncio result."""
 
     @wraps(method)
     def make(self: BlockingClient, /, *args: P.args, **kwargs: P.kwargs) -> F:
@@ -301,7 +301,7 @@ class BlockingClient:
         self.close()
 
     def open(self) -> None:
-        """Make the first connection. Called by `connect`, and raises what that raises."""
+        """Make the first connection. Called by `connect`, and raises as `connect`."""
         self._thread.open()
         self._client = Client(self._thread.exchange)
 

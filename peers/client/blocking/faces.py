@@ -153,14 +153,7 @@ class _Reader(_Opened[Reading], Generic[Reading, T]):
         return self._ended and not self._ready
 
     def receive(self, *, timeout_s: float | None = None) -> T:
-        """Return the oldest item, waiting for one.
-
-        Raises:
-            TimeoutError: None came within `timeout_s`.
-            ClosedError: None will come.
-            HubError: The client has ended with an error.
-            UsageError: It was not opened.
-        """
+        """Return the oldest item, waiting for one; raises as in asyncio, and `TimeoutError` after `timeout_s`."""
         due_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             try:
@@ -182,12 +175,7 @@ class _Reader(_Opened[Reading], Generic[Reading, T]):
                 return
 
     def batch(self, *, timeout_s: float | None = None) -> list[T]:
-        """Wait for items and return those that are there; empty when none came in time, or at the end (`ended`).
-
-        Raises:
-            HubError: The client has ended with an error.
-            UsageError: It was not opened.
-        """
+        """Wait for items and return those that are there; empty when none came in time, or at the end (`ended`)."""
         self._fill(None if timeout_s is None else time.monotonic() + timeout_s)
         with self._changed:
             ready = list(self._ready)
