@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         # Time limits, and the end.
         self.due_s = -1  # see `peers.server.keepalive.Watched`
         self.liveness = Liveness(0.0, limits.ping_after_s, limits.ping_timeout_s)
-        self._progress = Progress()
+        self._progress: Progress | None = None  # while a frame is incomplete
         self._drain_text = ""  # the reason for the far side once its queue is written, as the hub stops
         self._lingering: Lingering | None = None  # set after the last word of this side
         self._is_ending = False  # whether the next check closes the socket
@@ -768,13 +768,17 @@ class Connection(asyncio.Protocol):
         return min(step.next_s, now_s + left_s)
 
     def _is_stuck(self, now_s: float) -> bool:
-        unfinished = self.session.unfinished
+        held_bytes, unfinished = self.session.held_bytes, self.session.unfinished
+        has_acted, self.has_acted = self.has_acted, False
+        if not held_bytes:
+            self._progress = None
+            return False
+        progress = self._progress = self._progress or Progress()
         if self.unread_for:
-            self._progress.forget()
-        elif self.has_acted:
-            self._progress.go_on(unfinished)
-        self.has_acted = False
-        return self._progress.is_stuck(now_s, self.session.held_bytes, self.server.settings.limits, unfinished)
+            progress.forget()
+        elif has_acted:
+            progress.go_on(unfinished)
+        return progress.is_stuck(now_s, held_bytes, self.server.settings.limits, unfinished)
 
     # The end.
 

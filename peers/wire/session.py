@@ -132,7 +132,7 @@ class Session(Generic[R]):
         self.has_more = False  # whether bytes are left after the last event; if not, the next event is `NEED_DATA`
         self._outgoing: list[bytes] = []  # frames that wait for `take_outgoing`, which empties it
         self.has_outgoing = False  # a plain attribute, as each read and each write looks at it
-        self._rejected: dict[str, Notice] = {}  # the refusals of this read, counted by their text, until they are sent
+        self._rejected: dict[str, Notice] | None = None  # the refusals of this read by their text, until they are sent
         self._rest: Event | None = None  # the event that was put back, until `next_event` returns it
 
     @property
@@ -273,16 +273,17 @@ class Session(Generic[R]):
 
     def refuse(self, code: int, text: str, count: int) -> None:
         """Count a refusal; a NOTICE for each reason is sent at the end of this read."""
-        if text not in self._rejected and len(self._rejected) >= _REJECTED_TEXTS:
+        rejected = self._rejected = self._rejected or {}
+        if text not in rejected and len(rejected) >= _REJECTED_TEXTS:
             text = "more was refused, for other reasons"
         self.has_outgoing = True
-        before = self._rejected.get(text)
+        before = rejected.get(text)
         total = count + (before.count if before is not None else 0)
-        self._rejected[text] = Notice("error", count=total, code=code, text=text)
+        rejected[text] = Notice("error", count=total, code=code, text=text)
 
     def _tell_rejected(self) -> None:
         if self._rejected:
-            rejected, self._rejected = self._rejected, {}
+            rejected, self._rejected = self._rejected, None
             if self._role == "hub":  # a client cannot tell a hub, which takes no NOTICE from clients
                 self._outgoing.extend(encode_notice(notice) for notice in rejected.values())
 
