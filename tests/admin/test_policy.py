@@ -45,7 +45,6 @@ prefixes = 7
 [limits.roles.sensor]
 messages_per_s = 50
 """
-
 ASK = {"action": "publish", "topic": "/zeek/dns", "user": "bob"}
 
 
@@ -141,9 +140,7 @@ TOPICS = (
     "e\u0301",
     "/a/",
 )
-
 PATHS = ("*", "/a", "/a/b", "/{user}", "$hub", "$hub/who", "$store", "$store/s", "\u00e9")
-
 ACTIONS = ("publish", "subscribe", "request", "serve")
 
 

@@ -119,7 +119,6 @@ FOR_ADMINS: dict[str, list[Any]] = {
         {"topic": "/a", "to": 1},
     ],
 }
-
 BY_GRANT: dict[str, list[Any]] = {
     "$hub/state": [7],
     "$hub/losses": [7, {"id": "x"}],
@@ -129,12 +128,10 @@ BY_GRANT: dict[str, list[Any]] = {
     "$hub/nodes": [7, {"after": 1}],
     "$hub/mesh/graph": [7, {"before": ""}, {"after": 1}, {"after": "no id"}],
 }
-
 FOR_EVERYBODY: dict[str, list[Any]] = {
     "$hub/topics": [7, {"over": "/"}, {"under": 1}, {"search": "x" * 1_025}],
     "$hub/rights": [{"user": "eve"}],
 }
-
 BAD = FOR_ADMINS | BY_GRANT | FOR_EVERYBODY
 
 

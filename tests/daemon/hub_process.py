@@ -17,8 +17,8 @@ from tests.suite.imports import python_path
 
 ROOT = Path(__file__).parents[2]
 
+# So much of what a hub says is kept for a test that asks for it: a hub drops lines that nobody takes.
 OUTPUT_BYTES = 1 << 30
-"""So much of what a hub says is kept for a test that asks for it: a hub drops lines that nobody takes."""
 
 
 class HubProcess:

@@ -162,7 +162,6 @@ dora = ["reader"]
 [unix]
 4242 = "alice"
 """
-
 NOT_RELOADED = "settings not reloaded, the old ones stay"
 
 
@@ -246,7 +245,6 @@ async def test_files_are_read_again(site: Site, start_process: StartProcess) -> 
 
 
 UNKNOWN = "hub_" + "c2VjcmV0" * 5
-
 WORDS = ("Bearer", "bearer", "Basic")
 
 

@@ -129,6 +129,7 @@ async def test_a_reload_is_for_those_who_come(start_daemon: StartDaemon, connect
     assert await old.ping() == []
 
 
+# Values other than the default, of keys that take no value of their kind's.
 OTHERS: dict[str, Any] = {
     "listen": ["tcp://127.0.0.1:1"],
     "peers": ["tcp://127.0.0.1:1"],
@@ -141,8 +142,8 @@ OTHERS: dict[str, Any] = {
     "zeek.masters": ["other"],
     "zeek.clones": ["other"],
 }
-"""Values other than the default, of keys that take no value of their kind's."""
 
+# What must stand in the file that `another_value` names.
 FILES: dict[str, Callable[[], bytes]] = {
     "access.policy": lambda: b"[users]\n",
     "access.tokens": lambda: b"",
@@ -150,8 +151,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     "tls.ca": lambda: Path(Authority(Path()).ca).read_bytes(),
     "tls.crl": lambda: Authority(Path()).revoke(),
 }
-"""What must stand in the file that `another_value` names."""
 
+# What must be set with a key.
 BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "access.jwt_keys": {"access": {"jwt_issuer": "here", "jwt_audience": "hub"}},
     "journal.tier": {"journal": {"path": "journal"}},
@@ -159,7 +160,6 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "zeek.masters": {"stores": {"open": ["other=:memory:"]}},
     "zeek.clones": {"stores": {"open": ["other=:memory:"]}},
 }
-"""What must be set with a key."""
 
 
 def another_value(path: str) -> Any:
@@ -200,6 +200,7 @@ async def test_a_reload_changes_what_is_live_and_names_the_rest(start_daemon: St
     assert effect is None or effect(daemon) == new
 
 
+# Where a live key is not read from the node's settings each time that it is used.
 EFFECTS: dict[str, Callable[[Daemon], object]] = {
     "queue.messages": lambda daemon: daemon._queue(daemon.endpoints[0]).messages,
     "queue.bytes": lambda daemon: daemon._queue(daemon.endpoints[0]).bytes,
@@ -210,7 +211,6 @@ EFFECTS: dict[str, Callable[[Daemon], object]] = {
     "limits.tls_handshake_s": lambda daemon: daemon.server.handshakes.limit_s,
     "limits.newcomers": lambda daemon: daemon.server.admission.places.limit,
 }
-"""Where a live key is not read from the node's settings each time that it is used."""
 
 
 # Once a second.

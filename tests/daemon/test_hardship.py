@@ -63,11 +63,9 @@ async def test_kills_under_load(start_process: StartProcess, tmp_path: Path) -> 
 MIB = 1 << 20
 BUDGET_MIB = 256
 MOST_MIB = 400  # The budget, what one read of each connection may be beyond it, and what malloc makes of both
-
 CONNECTIONS = 200
 EACH_BYTES = 8 * MIB
 PIECE = bytes(60_000)
-
 HELLO = text({"type": "hello", "name": "unfinished"})
 
 
@@ -141,8 +139,8 @@ async def test_what_is_not_finished_fills_the_budget_at_most(
         writer.transport.abort()
 
 
+# Runs a command that sees an empty `/proc`, in a mount namespace of its own.
 HIDDEN = ("sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
-"""Runs a command that sees an empty `/proc`, in a mount namespace of its own."""
 
 
 @pytest.fixture

@@ -347,7 +347,6 @@ def test_debug_lines_are_not_limited() -> None:
 
 
 PIPE_BYTES = 4096  # What the smallest pipe takes
-
 LIMIT_BYTES = 32 * 1024
 LINE = "x" * 99 + "\n"
 

@@ -262,11 +262,8 @@ async def test_bad_input_does_not_reach_the_log_as_it_is(start_process: StartPro
 
 SMALL = ("--log-queue-bytes", "4KiB")
 QUIET = ("--listen", "tcp://127.0.0.1:0", *SMALL)
-
 PIPE_BYTES = 4096  # The smallest pipe that there is: it is full after some lines
-
 MISSING = "log lines dropped: nobody read them"
-
 REFUSED = 70  # So many refused connections are more lines than fit into such a pipe, and such a queue
 
 

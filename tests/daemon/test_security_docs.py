@@ -21,11 +21,9 @@ from tests.forked.program import MODULE
 from tests.hubs.eventually import eventually
 
 TEXT = (ROOT / "docs" / "security.md").read_text()
-
 PARTS = {
     heading: part for heading, _, part in (one.partition("\n") for one in re.split(r"^## ", TEXT, flags=re.MULTILINE))
 }
-
 CONTAINER = PARTS["A container"]
 SITES = PARTS["Two sites with certificates"]
 

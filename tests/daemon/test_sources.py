@@ -120,7 +120,6 @@ def test_wrong_key_and_value_in_file(folder: Path) -> None:
 
 
 SIZE_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
-
 SAMPLES = {
     Kind.COUNT: ("7", 7),
     Kind.SIZE: ("64KiB", 65_536),
@@ -129,6 +128,7 @@ SAMPLES = {
     Kind.TEXTS: ("tcp://a:1,tcp://b:2", ("tcp://a:1", "tcp://b:2")),
 }
 
+# Of keys that take no value of their kind's sample.
 SAMPLES_OF_KEYS = {
     "websocket.hosts": ("a.org,b.org", ("a.org", "b.org")),
     "stores.open": ("a=:memory:,b=:memory:", ("a=:memory:", "b=:memory:")),
@@ -137,7 +137,6 @@ SAMPLES_OF_KEYS = {
     "zeek.masters": ("a,zeek/known/hosts=a", ("a", "zeek/known/hosts=a")),
     "zeek.clones": ("zeek/known/hosts=a", ("zeek/known/hosts=a",)),
 }
-"""Of keys that take no value of their kind's sample."""
 
 
 @pytest.mark.parametrize("path", KEYS)

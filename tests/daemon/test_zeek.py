@@ -233,8 +233,8 @@ async def test_a_store_in_memory_has_another_master_each_time(start: StartHub, z
 
 COMMANDS = re.findall(r"^hub run .*$", (ROOT / "docs" / "zeekctl.md").read_text(), re.MULTILINE)
 
+# A key of 32 bytes in Z85, as ZeroMQ's specification of Z85 and CURVE has one, and a newline.
 KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\n"
-"""A key of 32 bytes in Z85, as ZeroMQ's specification of Z85 and CURVE has one, and a newline."""
 
 
 @pytest.mark.parametrize("line", COMMANDS)

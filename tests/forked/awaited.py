@@ -15,13 +15,7 @@ __all__ = ["AwaitedProgram"]
 
 
 class AwaitedProgram:
-    """`hub` with arguments, started by `start`.
-
-    Args:
-        program: What runs.
-        stdout: What it says, unless that goes elsewhere.
-        stderr: Its log, the same.
-    """
+    """`hub` with arguments, started by `start`."""
 
     def __init__(
         self, program: Program, stdout: asyncio.StreamReader | None, stderr: asyncio.StreamReader | None
@@ -34,15 +28,7 @@ class AwaitedProgram:
     async def start(
         cls, *arguments: str, stdout: int, stderr: int, limit: int, env: Mapping[str, str]
     ) -> AwaitedProgram:
-        """Start it in the folder of this process.
-
-        Args:
-            *arguments: Of the command line, behind `hub`.
-            stdout: As of `asyncio.create_subprocess_exec`.
-            stderr: The same.
-            limit: Longest line that is read of them, and half of what is kept unread, bytes.
-            env: Its environment.
-        """
+        """Start it in the folder of this process."""
         program = Program(
             *arguments, cwd=Path.cwd(), env=dict(env), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
         )

@@ -2,12 +2,9 @@
 
     FORKED_PYTHON=/path/of/python FORKED_SERVER=address tests/forked/python -m pyspark.worker
 
-Whoever starts this sees a process that runs until the module has ended, and ends as that did. A signal that comes goes
-to the forked process; if this one is killed, the server kills that one. Where the server refuses, the interpreter
-takes the place of this process.
-
-It is to start quickly, so it takes what the interpreter has built in, and nothing of `site`: 10 ms of work rather than
-the 2 s that a worker of Spark imports for.
+This process runs until the forked module has ended, ends as that did, and passes signals on; if it is killed, the
+server kills that one. Where the server refuses, the interpreter takes the place of this process. It imports built-in
+modules alone, and nothing of `site`: 10 ms of work rather than the 2 s that a worker of Spark imports for.
 """
 
 import _signal
@@ -18,9 +15,7 @@ import sys
 from request import REFUSED, WORD_BYTES, pack
 
 _PASSED_ON = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGTERM)
-
-_SERVER_HAS_GONE = 70
-"""Exit code: an internal error, as <sysexits.h> has it."""
+_SERVER_HAS_GONE = 70  # Exit code: an internal error, as <sysexits.h> has it
 
 
 def _launch(arguments: list[str]) -> None:

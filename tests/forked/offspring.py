@@ -1,7 +1,6 @@
-"""What a forked hub starts is forked, too: its workers, and the readers of its journal.
+"""Workers and readers of a forked hub are forked, too, which saves 0.1 to 0.4 s of imports each.
 
-Each is 0.1 to 0.4 s of work as a new interpreter, nearly all of it imports. A hub that is a new interpreter starts new
-ones, as it does for users. They are children of the server's, not of the hub: `servers.asked_by` says whose they are.
+They are children of the server's, not of the hub: `servers.asked_by` says whose they are.
 """
 
 from __future__ import annotations

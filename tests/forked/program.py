@@ -1,14 +1,9 @@
-"""`hub ...` as a process of its own that need not import everything first: it is forked from one that has (`servers`).
+"""`hub ...` as a process that is forked from one that has imported everything (`servers`): 0.1 s rather than 0.3 s.
 
-`Program` is a `subprocess.Popen` of `python -m peers.cli` in all that a test can see: its id, its exit code or the
-signal that ended it, its streams, terminals included, its environment and its folder. A command costs 0.06 to 0.15 s of
-work so, and 0.2 to 0.5 s as a new interpreter: a run of all tests starts about a thousand.
-
-What only a new interpreter heeds is left to one, without a word: a variable such as PYTHONHASHSEED or LANG that is not
-that of the tests, or a closed stream. What differs all the same: commands of a worker share their hash seed; modules
-that other commands need are imported already; `/proc` shows the server's command line; what a hub starts is forked, too
-(`offspring`). So tests of imports, of memory, of start-up and of how a process ends start `HUB` itself
-(`tests/cli/test_endings`, `tests/packaging`, in `tests/daemon` and `tests/workers` whatever is `is_new`).
+`Program` is a `subprocess.Popen` of `python -m peers.cli` in all that a test can see. A new interpreter is started
+if only that heeds something: a variable such as PYTHONHASHSEED or LANG that differs from that of the tests, or a closed
+stream. Commands of a worker share their hash seed, and have modules imported that other commands need; so tests of
+imports, memory, start-up and the end of a process start `HUB` itself.
 """
 
 from __future__ import annotations
@@ -25,35 +20,23 @@ from tests.forked.request import REFUSED, WORD_BYTES, pack
 from tests.forked.servers import PROJECT
 
 __all__ = ["HUB", "MODULE", "PROJECT", "Origin", "Program", "origins", "run"]
-
 MODULE = "peers.cli"
-
-HUB = [sys.executable, "-m", MODULE]
-"""The program itself."""
+HUB = [sys.executable, "-m", MODULE]  # The program itself
 
 
 class Origin(NamedTuple):
-    test: str
-    """During which it was started."""
+    test: str  # During which it was started
     command: str
 
 
-origins: dict[int, Origin] = {}
-"""Of all programs that were forked for this process, by id."""
+origins: dict[int, Origin] = {}  # Of all programs that were forked for this process, by id
 
 
 class Program(subprocess.Popen[Any]):
-    """`hub` with arguments, started.
+    """`hub` with arguments, started."""
 
-    Args:
-        *arguments: Of the command line, behind `hub`.
-        module: What is run.
-        **given: `cwd`, `env`, `text`, `pass_fds`, `start_new_session` and the streams, as `subprocess.Popen` takes
-            them.
-    """
-
+    # To the server; None for a process that is no fork, and for one that has been waited for.
     _link: socket.socket | None = None
-    """To the server; None for a process that is no fork, and for one that has been waited for."""
 
     def __init__(self, *arguments: str, module: str = MODULE, **given: Any) -> None:
         given.setdefault("cwd", PROJECT)
@@ -133,17 +116,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def run(*arguments: str, stdin: bytes | None, timeout_s: float, **given: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a program to its end, as `subprocess.run` does, with both of its outputs captured.
-
-    Args:
-        *arguments: Of the command line, behind `hub`.
-        stdin: What stands on its standard input; None leaves it ours.
-        timeout_s: How long it may take.
-        **given: More of `Program`.
-
-    Raises:
-        subprocess.TimeoutExpired: It took longer, and was killed.
-    """
+    """Run a program to its end, as `subprocess.run` does, with both of its outputs captured."""
     given |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with Program(*arguments, stdin=None if stdin is None else subprocess.PIPE, **given) as process:
         try:

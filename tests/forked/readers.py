@@ -1,8 +1,6 @@
-"""Readers of journals that are forked, as `program` forks commands, for tests that are not about their processes.
+"""Readers of journals that are forked, which saves 0.11 to 0.25 s of imports each, for tests that are not about them.
 
-A hub in the test's own process starts a reader for the first request for history: 0.11 to 0.25 s of work as a new
-interpreter, nearly all of it imports. In `tests/journal`, and where hubs are new interpreters, readers are what users
-have.
+In `tests/journal`, and where hubs are new interpreters, readers are as users have them.
 """
 
 from __future__ import annotations

@@ -1,22 +1,14 @@
-"""What a server that forks is asked for, as one packet: `program` and `launcher` write it, `server` reads it.
+"""The packet that asks a forking server for a process: `program` and `launcher` write it, `server` reads it.
 
-Between fields stands a NUL, which arguments and variables cannot hold. This module imports nothing: the launcher starts
-in milliseconds, and must not pay for more.
+Between fields stands a NUL, which arguments and variables cannot hold. This module imports nothing, as the launcher
+must start in milliseconds.
 """
 
 __all__ = ["DESCRIPTORS", "PACKET_BYTES", "REFUSED", "WORD_BYTES", "pack", "unpack"]
-
-PACKET_BYTES = 1 << 17
-"""Longest arguments with their environment; the kernel takes 200 KiB."""
-
-DESCRIPTORS = 16
-"""Most that come with a packet, three streams among them."""
-
-WORD_BYTES = 16
-"""Longest of what a server says: an id, an exit code."""
-
-REFUSED = b"no"
-"""What it says where only a new interpreter will do."""
+PACKET_BYTES = 1 << 17  # Longest arguments with their environment; the kernel takes 200 KiB
+DESCRIPTORS = 16  # Most that come with a packet, three streams among them
+WORD_BYTES = 16  # Longest of what a server says: an id, an exit code
+REFUSED = b"no"  # What it says where only a new interpreter will do
 
 
 def pack(
@@ -29,17 +21,7 @@ def pack(
     bound: bool = False,
     leads: bool = False,
 ) -> bytes:
-    """Return a packet that asks for a process.
-
-    Args:
-        arguments: The module that is to be run, and its arguments.
-        environment: Of the process.
-        folder: Where it runs.
-        ignored: Signals that it ignores from its beginning.
-        passed: Numbers that it has descriptors under, beside its streams; these follow the streams.
-        bound: Whether it is killed when the socket on which it was asked for is closed.
-        leads: Whether it has a session of its own.
-    """
+    """Return a packet that asks for a process."""
     flags = [b"%d" % flag for flag in (bound, leads)]
     lists = [b",".join([b"%d" % number for number in numbers]) for numbers in (ignored, passed)]
     fields = [*flags, *lists, folder, b"%d" % len(arguments), *arguments]

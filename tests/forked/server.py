@@ -1,20 +1,14 @@
-"""A process that has imported what others need, and becomes one of them when it is asked: see `tests.forked.program`.
+"""A process that has imported the modules of others, and forks them on request: see `tests.forked.program`.
 
     python -m tests.forked.server LISTENER commands
     python -m tests.forked.server LISTENER workers
 
-`commands` are those of `hub`, `workers` are what Spark starts Python for (`tests.forked.launcher`). Whoever wants a
-process connects to the listener, a descriptor, and sends one packet (`tests.forked.request`) with three streams and
-whatever other descriptors it is to have. The server forks; the child puts all in place that a new interpreter would
-find there, and then leaves this program: it runs the module as `python -m` does, and ends as that ends, with the
-interpreter's own last steps. The server sends the child's id on the connection and, when the child has ended, how. It
-keeps the id taken until the other side has closed its direction, as the kernel does for `wait`. It refuses what only a
-new interpreter heeds: a variable that is read before a program is, such as PYTHONHASHSEED or LANG, with another value
-than here.
-
-Invariants: it has one thread, since threads do not survive a fork; no process sees a descriptor of another one, or of
-the server; only processes of the same user are served. It ends with its standard input; what still runs then goes on,
-as it does when whoever started it ends.
+`commands` are those of `hub`, `workers` those that Spark starts Python for (`tests.forked.launcher`). A client connects
+to the listener, a descriptor, and sends one packet (`tests.forked.request`) with three streams and other descriptors.
+The child restores the state of a new interpreter, and runs the module as `python -m` does. The server sends the child's
+id and, at its end, how it has ended; it keeps the id taken until the client has closed its direction, as the
+kernel does for `wait`. It has one thread, since threads do not survive a fork; only processes of the same user are
+served. It ends with its standard input; its children go on.
 """
 
 from __future__ import annotations
@@ -43,21 +37,21 @@ from tests.forked.servers import PROJECT, bear_name
 
 __all__: list[str] = []
 
+# How variables begin that are read before the program is.
 _OF_INTERPRETERS = (b"PYTHON", b"LC_", b"LANG", b"TZ", b"LD_", b"MALLOC_", b"WITHOUT")
-"""How variables begin that are read before the program is."""
 
+# How those begin that only look so: its workers read them.
 _OF_SPARK = (b"PYTHON_WORKER_", b"PYTHON_DAEMON_", b"PYTHON_UDF_")
-"""How those begin that only look so: its workers read them."""
 
+# What only few commands need, and what does something when it is imported.
 _LEFT_OUT = (
     *("peers.spark", "peers.bench", "peers.cli.spark", "peers.cli.bench", "peers.cli.__main__", "hub.twins"),
     "peers.journal.tier.",  # pyarrow starts threads
 )
-"""What only few commands need, and what does something when it is imported."""
 
 
+# What Spark starts Python with; more of it is in `pyspark.sql.worker`.
 _OF_WORKERS = ("pyspark.worker", "pyspark.daemon", "pyspark.sql.streaming.python_streaming_source_runner")
-"""What Spark starts Python with; more of it is in `pyspark.sql.worker`."""
 
 
 def _import_commands() -> None:
@@ -107,11 +101,7 @@ class _Child:
 
 
 class _Server:
-    """What asks for processes, and what has become of them.
-
-    Args:
-        listener: Where they are asked for.
-    """
+    """What asks for processes, and what has become of them."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -119,11 +109,7 @@ class _Server:
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> dict[str, Any] | None:
-        """Start processes until standard input is closed.
-
-        Returns:
-            In a child: what it is to become. In the server: None, at its end.
-        """
+        """Start processes until standard input is closed."""
         with self._selector as selector:
             selector.register(0, selectors.EVENT_READ)
             selector.register(self._listener, selectors.EVENT_READ)

@@ -1,10 +1,4 @@
-"""The processes that others are forked from, as whoever wants some sees them; what they do is in `server`.
-
-There is one of the commands of `hub`, which `Program` asks, and one of what Spark starts Python for, which is asked by
-`LAUNCHER` when Java starts that rather than `python`.
-
-Owner: this module owns the servers of this process, which `end` ends with the tests.
-"""
+"""The servers of this process that fork others, one for commands of `hub`, one for `LAUNCHER`; `end` ends them."""
 
 from __future__ import annotations
 
@@ -28,19 +22,14 @@ __all__ = [
     "of_commands",
     "server_pids",
 ]
-
 PROJECT = Path(__file__).parents[2]
 
+# Stands for `python` where others start many, such as Spark: `tests/forked/launcher.py`.
 LAUNCHER = str(Path(__file__).parent / "python")
-"""Stands for `python` where others start many, such as Spark: `tests/forked/launcher.py`."""
 
 
 class Server:
-    """A process that forks others, and where it is asked to: `tests.forked.server`. It can be asked before it is there.
-
-    Args:
-        kind: What it imports.
-    """
+    """A process that forks others (`tests.forked.server`); it can be asked before it is there."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -78,15 +67,9 @@ class Server:
         self._process.wait()
 
 
-_running: list[Server] = []
-"""Those of this process."""
-
-_commands: list[Server] = []
-"""The one of commands, once it is needed."""
-
-_elsewhere: list[bytes] = []
-"""Address of the one that this process was forked from, if it was."""
-
+_running: list[Server] = []  # Those of this process
+_commands: list[Server] = []  # The one of commands, once it is needed
+_elsewhere: list[bytes] = []  # Address of the one that this process was forked from, if it was
 _starting = Lock()
 
 
@@ -119,8 +102,7 @@ def end() -> None:
 
 # Who has asked for a forked process: that is a child of the server's, whose command `/proc` shows.
 
-_NAME = "of "
-"""How its name begins; behind it stands the id of who has asked, and the kernel keeps 15 bytes in all."""
+_NAME = "of "  # How its name begins; behind it stands the id of who has asked, and the kernel keeps 15 bytes in all
 
 
 def bear_name(asker: int) -> None:

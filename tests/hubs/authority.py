@@ -20,11 +20,7 @@ class Files(NamedTuple):
 
 
 class Authority:
-    """Vouches for whoever a test needs.
-
-    Args:
-        folder: Where the files go.
-    """
+    """Vouches for whoever a test needs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 __all__ = ["eventually", "settle"]
+_BUSY_TURNS = 200  # So many turns of the loop bring whatever two sockets of one process have for each other
 
-_BUSY_TURNS = 200
-"""So many turns of the loop bring whatever two sockets of one process have for each other."""
-
+# What takes longer is the work of another thread or process, which a loop that never rests would only hold up.
 _LOOK_S = 0.001
-"""What takes longer is the work of another thread or process, which a loop that never rests would only hold up."""
 
 
 async def eventually(condition: Callable[[], object]) -> None:

@@ -1,8 +1,4 @@
-"""Hubs in the test's own loop, as fixtures; a `conftest.py` imports those that the tests of its folder use.
-
-Such tests fail if the loop met an error that nobody caught. A folder whose hubs listen for something else has a fixture
-`default_url` of its own.
-"""
+"""Hubs in the test's own loop, as fixtures for a `conftest.py`; tests fail if the loop met an uncaught error."""
 
 from __future__ import annotations
 
@@ -19,7 +15,6 @@ from tests.hubs.hub import LOOPBACK, Hub
 from tests.loops import pytest_asyncio_loop_factories
 
 __all__ = ["StartHub", "default_url", "hub", "kept_hubs", "pytest_asyncio_loop_factories", "start_hub", "uncaught"]
-
 StartHub = Callable[..., Awaitable[Hub]]
 
 

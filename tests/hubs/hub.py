@@ -1,7 +1,4 @@
-"""A hub in the test's own loop: a node that listens wherever it is told to, with a clock that the test may put forward.
-
-It is wired as the daemon wires it, without logs, signals and statistics. Whoever needs a process uses `HubProcess`.
-"""
+"""A hub in the test's own loop, wired as the daemon wires it, with a clock that the test may put forward."""
 
 from __future__ import annotations
 
@@ -34,22 +31,12 @@ from tests.hubs.raw_socket import RawSocket
 from tests.hubs.raw_websocket import RawWebSocket
 
 __all__ = ["LOOPBACK", "Hub"]
-
 LOOPBACK = "tcp://127.0.0.1:0"
-
 AnyClient = TypeVar("AnyClient", bound=RawSocket)
 
 
 class Hub:
-    """One hub, with a listener for each `listen`; with a journal, if its settings name one.
-
-    Args:
-        settings: Its settings.
-        name: What it calls itself.
-        hub_id: Empty draws one.
-        loopback: Whether WebSockets are taken for such that listen on a loopback address, whose pages may come from
-            there without being listed.
-    """
+    """One hub, with a listener for each `listen`; with a journal, if its settings name one."""
 
     def __init__(self, settings: Settings, name: str = "hub", hub_id: bytes = b"", *, loopback: bool = True) -> None:
         self.server = Server(settings, name=name, hub_id=hub_id)

@@ -14,9 +14,8 @@ from tests.hubs.hub import Hub
 
 __all__ = ["SECRET", "KnownTokens"]
 
+# What every token of these tests begins with, so that it can be searched for where it must not stand.
 SECRET = "hub_c2VjcmV0"
-"""What every token of these tests begins with, so that it can be searched for where it must not stand."""
-
 POLICY = {
     "roles": {
         "sensor": {"publish": ["*"], "subscribe": ["*"]},
@@ -37,13 +36,7 @@ class _Patience(Failures):
 
 
 class KnownTokens:
-    """Users of a hub, with their tokens.
-
-    Args:
-        hub: That lets nobody else in from now on.
-        anonymous: The role of those who show nothing; empty: they are not let in.
-        knows_itself: Whether the hub's own account is an admin over a Unix socket.
-    """
+    """Users of a hub, with their tokens."""
 
     def __init__(self, hub: Hub, anonymous: str = "", *, knows_itself: bool = False) -> None:
         self.hub = hub

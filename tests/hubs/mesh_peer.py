@@ -12,10 +12,8 @@ from peers.wire.routing import encode_routing
 from tests.hubs.raw_client import RawClient
 
 __all__ = ["LINK_ID", "PEER_ID", "MeshPeer", "hub_hello", "told"]
-
 PEER_ID = b"\x77" * 16
 LINK_ID = b"the link"
-
 _FRAME_BYTES = 1 << 20
 
 

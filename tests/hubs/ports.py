@@ -1,9 +1,4 @@
-"""Ports for hubs that must be told theirs before they start, since others are told it, too.
-
-Whoever may, asks for port 0. A port that was free a moment ago may be taken by the next connection that any test makes,
-as the kernel draws those from the same range; so these are from beneath that range, and drawn at random, for tests run
-beside one another.
-"""
+"""Ports for hubs that must know theirs before they start, at random from beneath the range of the kernel."""
 
 from __future__ import annotations
 
@@ -12,11 +7,8 @@ import socket
 from pathlib import Path
 
 __all__ = ["free_ports"]
-
 _FIRST = 20_000
-
 _DRAWN_BY_LINUX = Path("/proc/sys/net/ipv4/ip_local_port_range")
-
 _USUALLY_DRAWN_FROM = 32_768
 
 

@@ -77,12 +77,7 @@ class RawClient(RawSocket):
         return await self.ping()
 
     async def frame(self) -> Frame:
-        """Return the next frame.
-
-        Raises:
-            EOFError: The hub has closed, in order.
-            ConnectionResetError: It has not.
-        """
+        """Return the next frame."""
         while True:
             if len(self._buffer) >= HEADER_BYTES:
                 body_bytes, kind, flags, key_bytes = HEADER.unpack_from(self._buffer)

@@ -11,7 +11,6 @@ from tests.hubs.raw_socket import RawSocket
 from tests.hubs.raw_websocket import request
 
 __all__ = ["Answer", "Event", "RawHttp", "follow", "http"]
-
 JSON = "Content-Type: application/json"
 NDJSON = "Content-Type: application/x-ndjson"
 
@@ -29,10 +28,8 @@ class Answer(NamedTuple):
 class Event(NamedTuple):
     name: str
     value: Any
-    id: int | None = None
-    """The offset of its record."""
-    last_id: str = ""
-    """With the epoch, as it came."""
+    id: int | None = None  # The offset of its record
+    last_id: str = ""  # With the epoch, as it came
 
 
 class RawHttp(RawSocket):

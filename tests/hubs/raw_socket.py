@@ -10,7 +10,6 @@ from typing import NamedTuple, Self
 from peers.transport.endpoints import Endpoint, Scheme
 
 __all__ = ["READ_BYTES", "Gap", "RawSocket"]
-
 READ_BYTES = 256 * 1024
 
 
@@ -28,12 +27,7 @@ class RawSocket:
 
     @classmethod
     async def connect(cls, endpoint: Endpoint, *, receive_bytes: int | None = None) -> Self:
-        """Connect, and say nothing.
-
-        Args:
-            endpoint: Where the hub listens.
-            receive_bytes: Size of the receive buffer, as asked for.
-        """
+        """Connect, and say nothing."""
         is_unix = endpoint.scheme is Scheme.UNIX
         sock = socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET)
         sock.setblocking(False)
@@ -53,12 +47,7 @@ class RawSocket:
             return 0
 
     async def read(self) -> None:
-        """Read what there is, behind what was read and not asked for yet; waits if there is nothing.
-
-        Raises:
-            EOFError: The hub has closed, in order.
-            ConnectionResetError: It has not.
-        """
+        """Read what there is, behind what was read and not asked for yet; waits if there is nothing."""
         data = await self._receive()
         if not data:
             raise EOFError(f"the stream ends behind {len(self._buffer)} bytes")

@@ -1,7 +1,4 @@
-"""A client that speaks HTTP and WebSocket frames over a socket of its own, and reads only when it is asked to.
-
-The hub's messages are read by the websockets library's own reader, so that nothing that it would not take passes here.
-"""
+"""A client that speaks HTTP and WebSocket frames over a socket of its own, and reads only when it is asked to."""
 
 from __future__ import annotations
 
@@ -184,9 +181,6 @@ async def flood(
     """Publish numbered kilobytes under /flood until `total` of them came after `handler` had stopped taking any.
 
     In chunks with a barrier behind each, so that the socket of the handler is full before the end.
-
-    Returns:
-        The next number.
     """
     padding = "x" * 1000
     end = start

@@ -13,7 +13,6 @@ from tests.hubs.hub import Hub
 from tests.hubs.raw_client import RawClient
 
 __all__ = ["QuietPair", "know_each_other", "row", "settled"]
-
 _PREFIX = "/quiet"
 _AT_ONCE = 10
 

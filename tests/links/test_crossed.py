@@ -1,8 +1,4 @@
-"""Two hubs that dial each other, or end their link, at the same moment: every order in which things may happen.
-
-The connections are the real ones, on pretend sockets; the test decides what is read, and which callback runs, at each
-step.
-"""
+"""Two hubs that dial each other, or end their link, at the same moment, over pretend sockets: every order of steps."""
 
 from __future__ import annotations
 

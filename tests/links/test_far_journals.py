@@ -43,7 +43,6 @@ from tests.links.meshes import know_each_other as known
 Chain = Callable[..., Awaitable[list[Hub]]]
 Pair = tuple[Hub, Hub, Endpoint]
 StartPair = Callable[..., Awaitable[Pair]]
-
 QUICK = Backoff(base_s=0.001, cap_s=0.01)
 
 

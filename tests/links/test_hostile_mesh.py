@@ -1,7 +1,4 @@
-"""Hubs in odd situations, and peers that say of the mesh whatever they like: all of it is bounded, and told once.
-
-A quiet pair of clients gets every message meanwhile.
-"""
+"""Hubs in odd situations, and peers that send any news of the mesh, are bounded; a quiet pair gets every message."""
 
 from __future__ import annotations
 
@@ -245,8 +242,7 @@ async def test_a_newer_epoch_in_the_name_of_a_hub_that_is_linked(pair: QuietPair
 
 _DAY_S = 86_400.0
 _FLAPS = 20
-_BURST = 8
-"""So many changes of links a hub announces at once, and then one a second (docs/mesh.md)."""
+_BURST = 8  # So many changes of links a hub announces at once, and then one a second (docs/mesh.md)
 
 
 def warnings(logs: Iterable[MutableMapping[str, Any]]) -> list[str]:

@@ -1,7 +1,4 @@
-"""Real hubs as a mesh: messages, requests, names, origins and news cross several links.
-
-What holds of a mesh whatever happens to it is asked of the simulation (`tests/mesh_simulation`).
-"""
+"""Real hubs as a mesh: messages, requests, names, origins and news over several links; see `tests/mesh_simulation`."""
 
 from __future__ import annotations
 
@@ -41,7 +38,6 @@ link = { bring = ["/brought", "/both"], take = ["/taken", "/both"] }
 [users]
 hub-1 = ["linked"]
 """
-
 NAME = "org.example.Player"
 
 

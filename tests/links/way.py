@@ -13,16 +13,11 @@ _PIECE_BYTES = 4096
 
 
 class Way:
-    """A proxy in front of one hub. Bytes pass in both directions while it is open.
-
-    Args:
-        target: Of the hub.
-    """
+    """A proxy in front of one hub. Bytes pass in both directions while it is open."""
 
     def __init__(self, target: Endpoint) -> None:
         self._target = target
-        # Whether bytes pass: of those who came, and of the hub.
-        self._open = (_set_event(), _set_event())
+        self._open = (_set_event(), _set_event())  # Whether bytes pass: of those who came, and of the hub
         self._pipes: list[asyncio.Task[None]] = []
         self._writers: list[asyncio.StreamWriter] = []
         self._answering = 0  # how many have come for whom the hub has not answered yet
@@ -62,12 +57,7 @@ class Way:
             sink.close()
 
     def hold(self, *, near: bool = True, far: bool = True) -> None:
-        """Let no byte and no end of a stream pass any more, of the connections there are: a black hole.
-
-        Args:
-            near: Of what those send who came.
-            far: Of what the hub sends.
-        """
+        """Let no byte and no end of a stream pass any more, of the connections there are: a black hole."""
         for is_open, is_held in zip(self._open, (near, far), strict=True):
             if is_held:
                 is_open.clear()

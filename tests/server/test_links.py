@@ -65,18 +65,13 @@ def book() -> Book:
     return Book()
 
 
-def test_what_did_not_come(book: Book) -> None:
-    book.end(arrived=40)
+@pytest.mark.parametrize(("missed", "sent", "lost"), [(0, 42, 2), (10, 57, 7)])
+def test_messages_that_did_not_come(book: Book, missed: int, sent: int, lost: int) -> None:
+    book.end(arrived=40, missed=missed)
     for _ in range(2):
-        book.accounts.hear(FAR.hub, Account(LINK, sent=42, arrived=0))
-    assert book.take_told() == [(False, 2, True)]
-    assert book.counters == (0, 0, 2, 0)
-
-
-def test_what_the_far_side_has_told_of_is_not_missed_twice(book: Book) -> None:
-    book.end(arrived=40, missed=10)
-    book.accounts.hear(FAR.hub, Account(LINK, sent=57, arrived=0))
-    assert book.take_told() == [(False, 7, True)]
+        book.accounts.hear(FAR.hub, Account(LINK, sent=sent, arrived=0))
+    assert book.take_told() == [(False, lost, True)]
+    assert book.counters == (0, 0, lost, 0)
 
 
 def test_what_the_next_link_is_told(book: Book) -> None:

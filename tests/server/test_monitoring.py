@@ -1,7 +1,4 @@
-"""Alerts and the dashboard of examples/monitoring ask for metrics, labels and values that hubs have.
-
-Hubs have those that docs/observability.md lists, and no other (`test_metrics`).
-"""
+"""Alerts and the dashboard of examples/monitoring use metrics, labels and values of docs/observability.md."""
 
 from __future__ import annotations
 
@@ -22,12 +19,8 @@ EXAMPLE = ROOT / "examples" / "monitoring"
 ALERTS = [rule for group in yaml.safe_load((EXAMPLE / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
 DASHBOARD = json.loads((EXAMPLE / "grafana" / "dashboards" / "topichub.json").read_text())
 TARGETS = [(panel["title"], target) for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
-
-_PLACED = frozenset({"job", "instance"})
-"""Labels that Prometheus gives to whatever it reads somewhere."""
-
+_PLACED = frozenset({"job", "instance"})  # Labels that Prometheus gives to whatever it reads somewhere
 _METRICS, _VALUES = documented(), documented_values()
-
 _RANGE = re.compile(r"\[[^\]]*\]")
 _GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 _SELECTOR = re.compile(r"([A-Za-z_:][\w:]*)\s*(\{[^}]*\})?(?!\s*[\w:(])")
@@ -36,10 +29,9 @@ _OPERATORS = frozenset({"and", "or", "unless", "bool", "offset"})
 
 
 class Expression(NamedTuple):
+    # Names of metrics, each with its matchers: label, operator, value.
     selectors: list[tuple[str, list[tuple[str, str, str]]]]
-    """Names of metrics, each with its matchers: label, operator, value."""
-    groupings: list[str]
-    """Labels by which it groups or joins."""
+    groupings: list[str]  # Labels by which it groups or joins
 
     @classmethod
     def of(cls, text: str) -> Expression:
@@ -58,12 +50,7 @@ def test_an_expression() -> None:
 
 
 def check(text: str, shown: list[str]) -> None:
-    """Fail unless an expression can be answered, and what is shown beside it can be filled in.
-
-    Args:
-        text: The expression.
-        shown: Labels that stand in texts beside it.
-    """
+    """Fail unless an expression can be answered, and what is shown beside it can be filled in."""
     expression = Expression.of(text)
     assert expression.selectors, text
     left = _PLACED | {"worker"}

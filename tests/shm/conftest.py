@@ -15,7 +15,6 @@ from tests.hubs.fixtures import kept_hubs, pytest_asyncio_loop_factories, uncaug
 from tests.shm.hubs import SharingHub
 
 __all__ = ["pytest_asyncio_loop_factories", "uncaught"]
-
 StartHub = Callable[..., Awaitable[SharingHub]]
 
 

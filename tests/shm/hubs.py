@@ -56,12 +56,9 @@ class Ring:
 
 
 class SharingClient(RawClient):
-    descriptors: deque[Descriptor]
-    """Taken from the hub."""
-
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
-        self.descriptors = deque()
+        self.descriptors: deque[Descriptor] = deque()  # Taken from the hub
 
     async def hand_over(self, frame: bytes, *descriptors: Descriptor) -> None:
         numbers = [descriptor.number for descriptor in descriptors]

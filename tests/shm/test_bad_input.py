@@ -61,7 +61,6 @@ def unsealed(seals: int, size: int = memory.VALUES_AT + len(VALUES), *, fill: bo
 
 
 ALL = SEAL_WRITE | SEAL_SHRINK | SEAL_GROW
-
 MEMORY = {
     "a file": (None, "no memfd"),
     "a socket": (lambda: Descriptor(socket.socket(socket.AF_UNIX).detach()), "no memfd"),

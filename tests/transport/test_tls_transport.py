@@ -36,11 +36,7 @@ def listening_context(files: Files) -> ssl.SSLContext:
 
 
 class RemoteEnd:
-    """A client that trusts whomever it meets.
-
-    Args:
-        version: Of TLS.
-    """
+    """A client that trusts whomever it meets."""
 
     def __init__(self, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -29,7 +29,6 @@ NOW_S = NOW.timestamp()
 ENDS = NOW + timedelta(days=1)
 NOT_AFTER = "Nov 23 10:00:00 2026 GMT"
 CLAIMS = {"iss": "i", "aud": "hub", "exp": ENDS.timestamp()}
-
 POLICY = """
 [roles.sensor]
 publish = ["/zeek"]

@@ -22,7 +22,6 @@ from tests.forked.servers import asked_by
 from tests.hubs.raw_client import RawClient
 
 __all__ = ["both", "is_new", "nowhere", "spread", "spread_raw", "start_process", "start_workers"]
-
 StartWorkers = Callable[..., Awaitable[HubProcess]]
 SpreadClients = Callable[..., Awaitable[list[Client]]]
 Three = tuple[RawClient, RawClient, RawClient]

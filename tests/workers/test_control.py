@@ -34,7 +34,6 @@ from peers.workers.workers import START_S, STEADY_S, Supervision
 
 CORE = bytes(range(16))
 LISTEN = ("tcp://127.0.0.1:7400",)
-
 GIVEN = {
     "name": "hub",
     "workers": 4,

@@ -1,7 +1,4 @@
-"""Hubs elsewhere that are linked with a hub of several processes, by whichever worker: it is one hub to them.
-
-One hub of several processes, and one elsewhere, serve all tests here, in their order.
-"""
+"""A hub of several processes is one hub to a hub elsewhere; the two serve all tests here, in their order."""
 
 from __future__ import annotations
 
@@ -23,9 +20,7 @@ from tests.hubs.eventually import eventually
 from tests.workers.conftest import SpreadClients, StartWorkers, asked, heard, workers_of
 
 pytestmark = pytest.mark.timeout(120)
-
-TOTAL = 300
-"""Messages of each publisher."""
+TOTAL = 300  # Messages of each publisher
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,6 @@ from tests.hubs.raw_client import RawClient, numbered
 from tests.workers.conftest import SpreadClients, SpreadRaw, StartWorkers, heard, is_worker, workers_of
 
 pytestmark = pytest.mark.timeout(300)
-
 TCP = "tcp://127.0.0.1:0"
 BOTH = (TCP, "ws://127.0.0.1:0")
 LARGE = QueueWish(messages=100_000)
@@ -238,8 +237,7 @@ class Load:
     def __init__(self, clients: list[Client]) -> None:
         self._clients = clients
         self._is_over = False
-        self.taken: dict[tuple[int, int], list[int]] = defaultdict(list)
-        """By subscriber and publisher: the numbers."""
+        self.taken: dict[tuple[int, int], list[int]] = defaultdict(list)  # By subscriber and publisher: the numbers
 
     async def publish(self, place: int) -> None:
         number = 0

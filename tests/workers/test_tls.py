@@ -21,7 +21,6 @@ from tests.hubs.authority import Authority, Files
 from tests.workers.conftest import SpreadClients, StartWorkers, heard
 
 pytestmark = pytest.mark.timeout(120)
-
 POLICY = """
 [roles.site]
 link = { bring = ["*"], take = ["*"] }

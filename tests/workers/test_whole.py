@@ -1,7 +1,4 @@
-"""A hub of several processes is one hub: whichever worker serves a client or is asked, the answer is that of the whole.
-
-One hub serves all tests: each has topics, names and consumers of its own, and removes what it leaves.
-"""
+"""A hub of several processes is one hub, whichever worker is asked; it serves all tests here."""
 
 from __future__ import annotations
 
@@ -32,9 +29,9 @@ from tests.hubs.raw_websocket import request
 from tests.workers.conftest import SpreadClients, asked, heard
 
 pytestmark = pytest.mark.timeout(120)
-
 PROCESSES = {"core", "1", "2"}
 
+# What a hub with a journal and a store answers, as far as it is asked here.
 SERVICES = {
     f"$hub/{name}"
     for name in (
@@ -42,8 +39,6 @@ SERVICES = {
         *("reload", "rights", "services", "settings", "state", "stores", "topics", "users", "who"),
     )
 }
-"""What a hub with a journal and a store answers, as far as it is asked here."""
-
 Clients = tuple[Client, Client]
 
 
