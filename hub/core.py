@@ -32,7 +32,7 @@ from hub.links.remote_hubs import RemoteHubs
 from hub.mesh.announcement import Announcement, Told
 from hub.mesh.mesh import Mesh
 from hub.messages.batch import Batch
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin
 from hub.messages.stretch import Stretch
 from hub.names.names import Names, Register
 from hub.policy.grants import User

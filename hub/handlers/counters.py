@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 class Look:
     """Sums over handlers that were looked at; see `Handler.add_to`."""
 
-    __slots__ = (
-        "delivered_bytes",
-        "delivered_messages",
-        "dropped_messages",
-        "published_messages",
-        "queued_bytes",
-        "queued_messages",
-        "subscribers",
-        "waiting",
-    )
-
     def __init__(self) -> None:
         self.published_messages = self.delivered_messages = self.delivered_bytes = self.dropped_messages = 0
         self.queued_messages = self.queued_bytes = 0
@@ -59,13 +48,7 @@ class HistogramStatistics(NamedTuple):
 
 
 class Histogram:
-    """Values by their size.
-
-    Args:
-        bounds: Upper bounds of the buckets, ascending; larger values have a bucket of their own.
-    """
-
-    __slots__ = ("_bounds", "_counts", "_total")
+    """Values by their size; `bounds` are ascending, and larger values have a bucket of their own."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds

@@ -26,8 +26,7 @@ from hub.handlers.delivery import Delivery, Role
 from hub.handlers.waiting import LINK_WRITE_BYTES, WRITE_LIMIT_BYTES, Waiting, WaitingMemory
 from hub.limits import Overflow, QueueLimits, overrun_text
 from hub.messages.batch import Batch
-from hub.messages.frame import FLAG_SHARED
-from hub.messages.origin import Origin
+from hub.messages.frame import FLAG_SHARED, Origin
 from hub.messages.request_frame import Item, as_bytes
 from hub.policy.policy import Action, Rights, check_prefixes_granted
 from hub.quotas import FREE_BYTES, Resource, Share

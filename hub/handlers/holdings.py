@@ -30,8 +30,6 @@ _TEXTS = 2  # How often the text of an item is kept: as it was asked for, and in
 class Allowance(Generic[K]):
     """How many different items of one kind a handler may hold; subscribers in this process may hold any number."""
 
-    __slots__ = ("_account", "_characters", "_limits", "_memory", "_resource", "_what", "refused_total")
-
     def __init__(  # noqa: PLR0913, PLR0917 -- all that is known of one kind
         self,
         what: str,

@@ -78,7 +78,6 @@ class RequestQueue:
         return taken
 
     def clear(self) -> None:
-        """Throw everything away."""
         self._items.clear()
         self._let_go(self.size_bytes)
         self.requests = 0
@@ -237,10 +236,8 @@ class Waiting:
 
     @property
     def messages_bytes(self) -> int:
-        """How much memory the messages take, bytes."""
         return self._queue.size_bytes if self._queue is not None else 0
 
     @property
     def size_bytes(self) -> int:
-        """How much memory everything takes, bytes."""
         return self.messages_bytes + (self._requests.size_bytes if self._requests is not None else 0)

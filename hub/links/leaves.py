@@ -39,8 +39,6 @@ class _Own:
 class Leaves:
     """The leaves of this hub, and those of others that can be reached."""
 
-    __slots__ = ("_claims", "_hub", "_on_own", "_own", "_skipped_messages")
-
     def __init__(self, hub: bytes) -> None:
         self._hub = hub
         # Endpoint → hub → since when it has it: of this hub, and of others that can be reached.

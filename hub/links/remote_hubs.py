@@ -25,7 +25,7 @@ from hub.labels.subscriptions import RuleSubscriptions
 from hub.links.leaves import Leaves
 from hub.mesh.announcement import Interest, Interests, Leaf, Served
 from hub.mesh.mesh import Mesh
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin
 from hub.names.claim import Announced
 from hub.names.names import Names
 from hub.policy.policy import Action, Rights

@@ -27,14 +27,12 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from hub.labels.rules import Rule
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin
 from hub.names.claim import Announced
 
-SEQ_LIMIT = 2**32 - 1
-"""The highest number of an announcement: one a second for 136 years."""
+SEQ_LIMIT = 2**32 - 1  # The highest number of an announcement: one a second for 136 years
 
-EVERYTHING: Final = ""
-"""The prefix of all topics."""
+EVERYTHING: Final = ""  # The prefix of all topics
 
 
 class Served(NamedTuple):
@@ -46,10 +44,8 @@ class Served(NamedTuple):
 class Leaf(NamedTuple):
     """A leaf is peered with a hub; other hubs may have it as well (`hub.links.leaves`)."""
 
-    endpoint: bytes
-    """Its id, 16 bytes."""
-    since_us: int
-    """Since when the hub has it, µs since 1970 by its own clock; later than any claim that it knew of."""
+    endpoint: bytes  # Its id, 16 bytes
+    since_us: int  # Since when the hub has it, µs since 1970 by its own clock; later than any claim that it knew of
 
 
 Interest = str | Rule | Served | Announced | Leaf
@@ -72,20 +68,15 @@ class Interests(NamedTuple):
 class Announcement(NamedTuple):
     """A change at one hub, announced by that hub and passed on by others."""
 
-    hub: bytes
-    """Its id, 16 bytes."""
-    base: int
-    """The number of the announcement that this one continues; 0: this is a full copy."""
-    seq: int
-    """The number of this one, 1 to `SEQ_LIMIT`; none is used twice."""
+    hub: bytes  # Its id, 16 bytes
+    base: int  # The number of the announcement that this one continues; 0: this is a full copy
+    seq: int  # The number of this one, 1 to `SEQ_LIMIT`; none is used twice
     name: str = ""
-    """The hub's name, for people."""
+    # The ids of all hubs that it is linked with, each with the cost of that link; None if nothing has changed
     neighbours: tuple[tuple[bytes, int], ...] | None = None
-    """The ids of all hubs that it is linked with, each with the cost of that link; None if nothing has changed."""
     added: tuple[Interest, ...] = ()
     removed: tuple[Interest, ...] = ()
-    left_out: int = 0
-    """How many interests the reader has left out, as one hub may not have so many; never sent."""
+    left_out: int = 0  # How many interests the reader has left out, as one hub may not have so many; never sent
     is_whole: bool = True
     """Whether the speaker knows the prefixes and rules of that hub. If not, it tells none of them, and the hub is
     assumed to want everything, until another hub tells all."""
@@ -103,8 +94,8 @@ class Wanted(NamedTuple):
     hub: bytes
 
 
+# The contents of a ROUTING frame; or, in an ORIGIN frame, an epoch of the far side itself that others have said
 Told = Announcement | Digest | Wanted | Origin
-"""The contents of a ROUTING frame; or, in an ORIGIN frame, an epoch of the far side itself that others have said."""
 
 
 class Record:
@@ -154,7 +145,6 @@ class Record:
 
     @property
     def topics_seq(self) -> int:
-        """The number up to which its topics are known; 0 for none."""
         return self.seq if self._topics_seq is None else self._topics_seq
 
     @property

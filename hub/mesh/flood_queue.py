@@ -22,8 +22,7 @@ _ANSWER_EVERY_S: Final = 1.0
 """How often a far side gets what it asks for: so many times at once, and as often in the long run. Otherwise two small
 frames would bring it all that is known, as often as it likes."""
 
-_TOUCHED_LIMIT: Final = 1_000
-"""With more touched interests than this, and than the hub has, a full copy is less."""
+_TOUCHED_LIMIT: Final = 1_000  # With more touched interests than this, and than the hub has, a full copy is less
 
 
 class Pace:
@@ -42,7 +41,6 @@ class Pace:
         return max(now_s, self._full_s - (self._burst - 1) * self._every_s)
 
     def use(self, now_s: float) -> None:
-        """Use it now."""
         self._full_s = max(self._full_s, now_s) + self._every_s
 
 
@@ -88,11 +86,9 @@ class FloodQueue:
         self.answers = Pace(_ANSWERS_AT_ONCE, _ANSWER_EVERY_S)
 
     def __bool__(self) -> bool:
-        """Return whether there is something to send."""
         return bool(self.digest is not None or self._due or self._wanted)
 
     def copy(self, hub: bytes) -> None:
-        """Make a full copy of a hub due."""
         self._owed.pop(hub, None)
         self._due[hub] = _Due(0, 0)
 
@@ -131,11 +127,9 @@ class FloodQueue:
     # What the far side asks for.
 
     def ask_copy(self, hub: bytes) -> None:
-        """The far side wants a full copy of a known hub."""
         self._asked_hubs[hub] = None
 
     def ask_newer(self, digest: Digest) -> None:
-        """The far side wants all that is newer than its digest."""
         self.is_told = True
         self._compared = digest
 
@@ -171,20 +165,16 @@ class FloodQueue:
 
     @property
     def wanted(self) -> int:
-        """How many hubs the far side is to be asked for."""
         return len(self._wanted)
 
     def want(self, hub: bytes) -> None:
-        """Ask for a full copy of a hub."""
         self._wanted[hub] = None
 
     def forget(self, hub: bytes) -> None:
-        """A hub is forgotten."""
         self._due.pop(hub, None)
         self._owed.pop(hub, None)
 
     def take(self, records: dict[bytes, Record]) -> list[Told]:
-        """Return what is to be sent now, and forget it."""
         told: list[Told] = []
         if self.digest is not None:
             told.append(self.digest)

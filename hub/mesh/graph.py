@@ -22,11 +22,9 @@ from typing import Final, NamedTuple
 
 from hub.mesh.announcement import Record
 
-Links = Mapping[bytes, Mapping[bytes, int]]
-"""Hub → the hubs that it is linked with → cost; the same in both directions."""
+Links = Mapping[bytes, Mapping[bytes, int]]  # Hub → the hubs that it is linked with → cost; the same in both directions
 
-_TREES_LIMIT: Final = 4_096
-"""Most trees that are kept: one for each hub that publishes."""
+_TREES_LIMIT: Final = 4_096  # Most trees that are kept: one for each hub that publishes
 
 
 # Trees.
@@ -103,24 +101,19 @@ def onward(hub: bytes, parent: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 class GraphChange(NamedTuple):
     """A change of the graph. Hubs are ids, and a link has the lower one of its two hubs first."""
 
-    appeared: tuple[bytes, ...]
-    """Hubs that were not known before; they may have no links yet."""
-    forgotten: tuple[bytes, ...]
-    """Hubs that could not be reached for long."""
-    linked: tuple[tuple[bytes, bytes, int], ...]
-    """Links that are new or have another cost, with the cost."""
+    appeared: tuple[bytes, ...]  # Hubs that were not known before; they may have no links yet
+    forgotten: tuple[bytes, ...]  # Hubs that could not be reached for long
+    linked: tuple[tuple[bytes, bytes, int], ...]  # Links that are new or have another cost, with the cost
     cut: tuple[tuple[bytes, bytes], ...]
 
     @property
     def hubs(self) -> set[bytes]:
-        """All hubs that occur in it."""
         linked = (hub for a, b, _ in self.linked for hub in (a, b))
         cut = (hub for link in self.cut for hub in link)
         return {*self.appeared, *self.forgotten, *linked, *cut}
 
 
 def difference(before: Links, now: Links) -> GraphChange:
-    """Return the change between two graphs."""
     none: Mapping[bytes, int] = {}
     changed = [hub for hub in before.keys() | now.keys() if before.get(hub, none) != now.get(hub, none)]
     return GraphChange(
@@ -151,8 +144,6 @@ def difference(before: Links, now: Links) -> GraphChange:
 class Graph:
     """The mesh as this hub, whose id is `hub`, knows it."""
 
-    __slots__ = ("_before", "_beneath", "_hub", "_links", "_reached", "_tree")
-
     def __init__(self, hub: bytes) -> None:
         self._hub = hub
         # Each known hub with its links; each link is there at both of its hubs.
@@ -182,7 +173,6 @@ class Graph:
         return True
 
     def _note(self, hub: bytes) -> None:
-        """Keep the links of a hub before they change."""
         if hub not in self._before:
             links = self._links.get(hub)
             self._before[hub] = links
@@ -210,12 +200,10 @@ class Graph:
 
     @property
     def links(self) -> Links:
-        """Hub → the hubs that it is linked with → cost."""
         return self._links
 
     @property
     def reached(self) -> AbstractSet[bytes]:
-        """The hubs that can be reached, this one included."""
         if self._reached is None:
             self._reached = reached(self._hub, self._links)
         return self._reached
@@ -240,7 +228,6 @@ class Graph:
 
 
 def _mutual(record: Record, records: Mapping[bytes, Record]) -> dict[bytes, int]:
-    """Return the links of a hub that the other hub announces, too."""
     return {
         other: max(cost, back)
         for other, cost in record.neighbours.items()

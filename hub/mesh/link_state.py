@@ -36,21 +36,17 @@ from hub.prefixes.filter import Change
 
 L = TypeVar("L")
 
-FORGET_S: Final = 60.0
-"""How long a hub is remembered that cannot be reached, seconds."""
+FORGET_S: Final = 60.0  # How long a hub is remembered that cannot be reached, seconds
 
-LOOK_S: Final = 1.0
-"""How long after a change `Reach` looks for hubs that cannot be reached, at the latest."""
+LOOK_S: Final = 1.0  # How long after a change `Reach` looks for hubs that cannot be reached, at the latest
 
 OUTBID_LIMIT: Final = SEQ_LIMIT // 2
 """The highest number used by another hub in the name of this one that this one goes above, so that there is room for
 later announcements. With a higher one it is not heard until it starts again."""
 
-EVERY_S: Final = 1.0
-"""How often a hub announces its changes in the long run, seconds."""
+EVERY_S: Final = 1.0  # How often a hub announces its changes in the long run, seconds
 
-BURST: Final = 8
-"""How many announcements it may make at once after a quiet time: a single change is heard at once."""
+BURST: Final = 8  # How many announcements it may make at once after a quiet time: a single change is heard at once
 
 GONE_S: Final = 0.1
 """How long a link that is gone may take to come back before that is announced, where much was announced lately,
@@ -62,8 +58,7 @@ class Heard(NamedTuple):
 
     hub: bytes
     interest: Interests
-    neighbours: bool
-    """Whether it told the hub's links; they may be the same as before."""
+    neighbours: bool  # Whether it told the hub's links; they may be the same as before
 
 
 def contradicts(announcement: Announcement, record: Record) -> bool:
@@ -77,27 +72,7 @@ def contradicts(announcement: Announcement, record: Record) -> bool:
 
 
 class LinkState(Generic[L]):
-    """Every hub that is known.
-
-    Args:
-        own: The record of this hub.
-        limits: How much there may be.
-    """
-
-    __slots__ = (
-        "_asking",
-        "_cut",
-        "_due",
-        "_limits",
-        "_links",
-        "left_out_total",
-        "neighbours",
-        "own",
-        "prefixes",
-        "records",
-        "refused_total",
-        "taken_total",
-    )
+    """Every hub that is known."""
 
     def __init__(self, own: Record, limits: MeshLimits) -> None:
         self._limits = limits
@@ -128,7 +103,6 @@ class LinkState(Generic[L]):
                 outgoing.want(hub)
 
     def discard(self, link: L) -> None:
-        """A link is gone."""
         del self._links[link]
         self._due.pop(link, None)
         self._asking.pop(link, None)
@@ -137,7 +111,6 @@ class LinkState(Generic[L]):
         return link in self._links
 
     def due(self) -> Iterable[L]:
-        """Return the links that have something to send."""
         return [link for link in self._due if self._links[link]]
 
     def compare(self) -> None:
@@ -187,7 +160,6 @@ class LinkState(Generic[L]):
             self._asking[link] = None
 
     def hear_wanted(self, link: L, wanted: Wanted) -> None:
-        """The far side wants a full copy."""
         if wanted.hub in self.records:
             self._links[link].ask_copy(wanted.hub)
             self._asking[link] = None
@@ -284,7 +256,6 @@ class LinkState(Generic[L]):
         return Heard(record.hub, change, told_neighbours)
 
     def _room(self, record: Record) -> int:
-        """Return how many interests of a hub may be kept."""
         return min(self._limits.prefixes, self._limits.prefixes_total - self.prefixes + len(record.wants))
 
     def _fits(self, record: Record) -> bool:
@@ -308,7 +279,6 @@ class LinkState(Generic[L]):
         self._asking[link] = None
 
     def forget(self, hub: bytes) -> Interests:
-        """Forget a hub; return its interests."""
         record = self.records.pop(hub)
         self._cut.pop(hub, None)
         self.prefixes -= len(record.wants)
@@ -348,24 +318,7 @@ class LinkState(Generic[L]):
 
 
 class OwnNews(Generic[L]):
-    """The changes of this hub that are not announced yet, each with a pace: interests, links, and links that are gone.
-
-    Args:
-        knowledge: Has the record of this hub, and tells others.
-        links: The id of a neighbour → the link to it.
-    """
-
-    __slots__ = (
-        "_changes",
-        "_gone_s",
-        "_interest_pace",
-        "_link_pace",
-        "_link_state",
-        "_links",
-        "_outbid",
-        "costs",
-        "link_changes",
-    )
+    """The unannounced changes of this hub, each with a pace: interests, links, and links that are gone."""
 
     def __init__(self, knowledge: LinkState[L], links: Mapping[bytes, L]) -> None:
         self._link_state, self._links = knowledge, links
@@ -398,7 +351,6 @@ class OwnNews(Generic[L]):
             self._outbid = max(self._outbid, seq)
 
     def may_tell_of_links(self, now_s: float) -> bool:
-        """Return whether links can be announced now."""
         return not self._outbid and self._link_pace.ready_s(now_s) <= now_s
 
     def tell_of_links(self, now_s: float) -> bool:
@@ -440,7 +392,6 @@ class OwnNews(Generic[L]):
         return due_s
 
     def _look_for_ends(self, now_s: float) -> bool:
-        """Return whether links that are gone are to be announced now."""
         if self._links.keys() >= self._link_state.own.neighbours.keys():
             self._gone_s = math.inf
         elif self._gone_s == math.inf:
@@ -477,15 +428,8 @@ class OwnNews(Generic[L]):
 class Reach:
     """Which hubs can be reached; a hub that cannot is remembered for `FORGET_S`, as it may come back.
 
-    One look goes over all hubs, after many changes of the graph.
-
-    Args:
-        graph: Which hubs are linked.
-        records: Every hub that is known; when each was lost is kept there.
-        on_reach: As for `Mesh`; called once each time that a hub is lost or found.
+    One look goes over all hubs, after many changes of the graph. The time at which a hub was lost is in its record.
     """
-
-    __slots__ = ("_changed_s", "_forget_s", "_graph", "_look_s", "_on_reach", "_records")
 
     def __init__(self, graph: Graph, records: dict[bytes, Record], on_reach: Callable[[bytes, bool], object]) -> None:
         self._graph, self._records, self._on_reach = graph, records, on_reach
@@ -493,12 +437,10 @@ class Reach:
         self._changed_s, self._look_s, self._forget_s = 0.0, math.inf, math.inf
 
     def change(self, now_s: float) -> None:
-        """The graph may have changed now."""
         self._changed_s = now_s
         self._look_s = min(self._look_s, now_s + LOOK_S)
 
     def look(self, now_s: float) -> None:
-        """Look which hubs can be reached, if it is time for that."""
         if self._look_s > now_s:
             return
         self._look_s = math.inf

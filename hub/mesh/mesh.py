@@ -26,7 +26,7 @@ from hub.mesh.announcement import Announcement, Digest, Interests, Record, Told,
 from hub.mesh.graph import Graph, GraphChange
 from hub.mesh.link_state import OUTBID_LIMIT, LinkState, OwnNews, Reach, contradicts
 from hub.mesh.upstream import FAR_EPOCH, Upstreams
-from hub.messages.origin import EPOCH_LIMIT, Origin
+from hub.messages.frame import EPOCH_LIMIT, Origin
 from hub.prefixes.filter import Change
 
 L = TypeVar("L")
@@ -62,7 +62,7 @@ class Mesh(Generic[L]):
 
     Args:
         hub: The id of this hub.
-        name: Its name, for people.
+        name: For people.
         on_trees: Called when messages may take other ways than before.
         on_interest: Called with a hub, the change of its interests, and the link that brought it; None if the hub is
             forgotten.
@@ -72,7 +72,7 @@ class Mesh(Generic[L]):
             one.
         on_change: Called with a change of the graph, and the names of all hubs in it.
         on_check: Called when `check` is to be called at the end of this turn; perhaps more than once.
-        limits: How much is kept.
+        limits: Of hubs, links and interests that are kept.
     """
 
     def __init__(  # noqa: PLR0913 -- all events of the mesh
@@ -128,13 +128,7 @@ class Mesh(Generic[L]):
     # Links of this hub.
 
     def link_up(self, link: L, far: bytes, *, cost: int = LINK_COST) -> None:
-        """A link to another hub is up.
-
-        Args:
-            link: The link; hashable.
-            far: The id of the hub at its other end, to which there is no other link.
-            cost: At least 1.
-        """
+        """A link is up to the hub `far`, to which there is no other link; its cost is at least 1."""
         self._link_state.add(link)
         self.upstreams.come(link, far)
         self._coming[link] = far, cost
@@ -173,14 +167,12 @@ class Mesh(Generic[L]):
         self._on_check()
 
     def _relink_here(self) -> None:
-        """Links of this hub have come or gone."""
         self._begin_epoch()
         self._has_new_links = self._news.link_changes = True
         self.upstreams.turnover += 1
         self._tell_of_trees()
 
     def change(self, change: Change | Interests) -> None:
-        """The interests of this hub have changed."""
         self._news.change(change)
         self._on_check()
 
@@ -336,7 +328,6 @@ class Mesh(Generic[L]):
     # Messages that links bring.
 
     def accepts(self, link: L, origin: bytes, epoch: int) -> bool:
-        """Return whether a message that comes by a link is taken."""
         if origin == self.hub or origin not in self._link_state.records:
             return False
         return self.upstreams.accepts(link, origin, epoch, self._links.get(origin))
@@ -354,7 +345,6 @@ class Mesh(Generic[L]):
             self.repeated_messages += messages
 
     def take_overtaken(self, link: L) -> int:
-        """Return how many overtaken messages a link has brought since the last call."""
         return self._overtaken.pop(link, 0)
 
     # Messages that go on.
@@ -408,7 +398,6 @@ class Mesh(Generic[L]):
 
     @property
     def left_out(self) -> int:
-        """How many interests of other hubs were not kept since the start."""
         return self._link_state.left_out_total
 
     @property
@@ -418,7 +407,6 @@ class Mesh(Generic[L]):
 
     @property
     def links(self) -> Collection[L]:
-        """The links of this hub."""
         return self._links.values()
 
     @property

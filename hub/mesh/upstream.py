@@ -19,15 +19,15 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Generic, TypeVar
 
-from hub.messages.origin import EPOCH_LIMIT, Origin
+from hub.messages.frame import EPOCH_LIMIT, Origin
 
 L = TypeVar("L")
 
+# For how many earlier epochs of an origin it is known from which link they were taken; a cut makes several at once
 _EPOCHS_KEPT: Final = 8
-"""For how many earlier epochs of an origin it is known from which link they were taken; a cut makes several at once."""
 
+# The highest epoch that others may say of a hub that is linked here, and that this hub goes above
 FAR_EPOCH: Final = EPOCH_LIMIT // 2
-"""The highest epoch that others may say of a hub that is linked here, and that this hub goes above."""
 
 
 class _Upstream(Generic[L]):
@@ -46,8 +46,6 @@ class _Upstream(Generic[L]):
 class Upstreams(Generic[L]):
     """The upstream of each origin, until the origin is forgotten."""
 
-    __slots__ = ("_far", "_moves", "_of", "turnover")
-
     def __init__(self) -> None:
         # Grows with each change of an upstream: while it is the same, answers of `accepts` hold.
         self.turnover = 0
@@ -58,11 +56,9 @@ class Upstreams(Generic[L]):
         self._moves: dict[L, int] = {}
 
     def come(self, link: L, far: bytes) -> None:
-        """A link to another hub is up."""
         self._far[link] = far
 
     def far_of(self, link: L) -> bytes | None:
-        """Return the hub at the other end of a link that is up."""
         return self._far.get(link)
 
     def moves(self, link: L) -> int:
@@ -129,6 +125,5 @@ class Upstreams(Generic[L]):
                 upstream.before = deque(kept, maxlen=_EPOCHS_KEPT)
 
     def forget(self, origin: bytes) -> None:
-        """A hub is forgotten."""
         self.turnover += 1
         self._of.pop(origin, None)

@@ -24,10 +24,10 @@ from hub.messages.frame import (
     KIND_MESSAGES,
     Encoding,
     Frame,
+    Origin,
     encode_frame,
     iterate_frames,
 )
-from hub.messages.origin import Origin
 
 # Memory of a queued batch beside its frames, so that the bound of a queue is real memory: objects (80), bytes (33),
 # sizes (2 x 28) and a place in a deque (8), rounded down for sharing

@@ -73,12 +73,10 @@ class Frame(NamedTuple):
 
     @property
     def routing_key(self) -> bytes:
-        """Bytes 4 to 8 + K of the frame."""
         return HEADER.pack(0, self.kind, self.flags, len(self.key))[4:] + self.key
 
     @property
     def topic(self) -> bytes:
-        """The topic of a MESSAGES frame with a checked key."""
         return topic_of(self.flags, self.key)
 
     @property
@@ -94,7 +92,6 @@ def topic_of(flags: int, key: bytes) -> bytes:
 
 
 def encode_frame(kind: int, body: bytes, *, key: bytes = b"", flags: int = 0) -> bytes:
-    """Return one frame as bytes."""
     return HEADER.pack(len(body), kind, flags, len(key)) + key + body
 
 
@@ -108,3 +105,14 @@ def iterate_frames(frames: bytes) -> Iterator[Frame]:
         body_start = key_start + key_length
         position = body_start + body_length
         yield Frame(kind, flags, frames[key_start:body_start], frames[body_start:position])
+
+
+EPOCH_LIMIT = 2**32 - 1  # The last epoch. A hub comes there after days of peers that change their links all the time
+
+
+class Origin(NamedTuple):
+    """Where, and when, messages have entered the mesh (`hub.mesh.upstream`, `peers.wire.control`)."""
+
+    hub: bytes  # The id of the hub, 16 bytes
+    epoch: int  # 0 to `EPOCH_LIMIT`
+    mark: int = 0  # By which that hub knows the one batch that it holds for, 1 to 2⁶⁴ - 1; 0 for none

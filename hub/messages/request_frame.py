@@ -65,11 +65,9 @@ class Request(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Length of the body that it makes, bytes."""
         return _REQUEST_HEAD.size + _values_bytes(self.values, self.flags)
 
     def head(self) -> bytes:
-        """Return the part of the body before the values."""
         target = self.target
         header = HEADER.pack(_REQUEST_HEAD.size + len(self.values), KIND_REQUEST, self.flags, len(target))
         return header + target + _REQUEST_HEAD.pack(self.first, self.timeout_ms)
@@ -107,11 +105,9 @@ class Reply(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Length of the body that it makes, bytes."""
         return _REPLY_HEAD.size + _values_bytes(self.values, self.flags)
 
     def head(self) -> bytes:
-        """Return the part of the body before the values."""
         header = HEADER.pack(_REPLY_HEAD.size + len(self.values), KIND_REPLY, self.flags, 0)
         return header + _REPLY_HEAD.pack(self.first, self.status)
 

@@ -220,31 +220,6 @@ class _Audience:
 class Routes:
     """The route cache in front of a multimap of handlers."""
 
-    __slots__ = (
-        "_abandoned",
-        "_account",
-        "_by_topic",
-        "_charge_bytes",
-        "_interned",
-        "_mesh",
-        "_multimap",
-        "_owner_of",
-        "_policy",
-        "_rules",
-        "_scheduler",
-        "_tagged",
-        "_tellers",
-        "_unreached",
-        "clears",
-        "has_owned",
-        "is_guarded",
-        "limit",
-        "limit_bytes",
-        "misses",
-        "size_bytes",
-        "table",
-    )
-
     def __init__(  # noqa: PLR0913 -- all that it asks
         self,
         multimap: PrefixMultimap[Handler | RemoteHub],

@@ -32,8 +32,6 @@ class Asked:
         always: Prefixes that they are asked for even without subscribers here.
     """
 
-    __slots__ = ("_always", "_counts", "_filters", "_told")
-
     def __init__(self, counts: Callable[[Delivery, str], bool], always: Iterable[str] = ()) -> None:
         self._counts = counts
         # Checked here, so that a bad one is refused at the start and not with the first leaf.
@@ -97,8 +95,6 @@ _CHARACTERS_PER_STEP = 256
 
 class PrefixSubscriptions:
     """The prefixes to which handlers have subscribed."""
-
-    __slots__ = ("_asked", "_asked_of_leaves", "_attached", "_forget", "_multimap", "allowed", "asked_of_links")
 
     def __init__(
         self,

@@ -107,7 +107,6 @@ class Memory:
         return self.accounts.setdefault(name, Account(self))
 
     def notice(self) -> None:
-        """Ask for a look, once, as more than the ceiling is charged."""
         if not self.is_due:
             self.is_due = True
             self._on_due()
@@ -177,14 +176,11 @@ class Account:
             memory.notice()
 
     def update(self, size_bytes: int) -> None:
-        """Set the charge to this size."""
         self.charge(size_bytes - self.size_bytes)
 
 
 class HeldBatches:
     """Batches that wait in queues. One that waits in the queues of many handlers is charged once."""
-
-    __slots__ = ("_abandoned", "_account", "_holders", "scheduler")
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -233,7 +229,6 @@ class HeldBatches:
             self.scheduler.add(HeldBatches, self._letting_go())
 
     def let_go_abandoned(self) -> None:
-        """Free all queues that are gone, at once."""
         for _ in self._letting_go():
             pass
 

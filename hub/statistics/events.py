@@ -35,8 +35,6 @@ from hub.topics import RESERVED
 class SystemEvents:
     """Events of one hub, for subscribers of it, and for no other hub."""
 
-    __slots__ = ("_routes", "announcing")
-
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
         self.announcing: Callable[[Event], object] = self.tell_here
@@ -47,7 +45,6 @@ class SystemEvents:
         self.announcing(event)
 
     def tell_here(self, event: Event) -> None:
-        """Publish it to subscribers of this process."""
         here = self._subscribers(event.topic)
         if here:
             batch = Batch.of(event.topic, (event.value,))

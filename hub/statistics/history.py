@@ -146,8 +146,6 @@ class Ring:
 class Rings(Generic[K]):
     """A ring for each of those, of many, that do most."""
 
-    __slots__ = ("_figures", "_rings")
-
     def __init__(self, figures: Sequence[str]) -> None:
         self._figures = figures
         self._rings: dict[K, Ring] = {}
@@ -168,15 +166,12 @@ class Rings(Generic[K]):
             self._rings[key].add(second, values(one))
 
     def behind(self, key: K) -> dict[str, Any] | None:
-        """Return the points of one, as `Ring.behind`; None if it has no ring."""
         ring = self._rings.get(key)
         return None if ring is None else ring.behind()
 
 
 class Recent:
     """The rates of each connection, now and lately."""
-
-    __slots__ = ("_marks", "rings")
 
     def __init__(self) -> None:
         # The time and the counters of the last two marks, by the id of a connection.

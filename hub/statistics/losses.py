@@ -28,8 +28,6 @@ class _Told(NamedTuple):
 class Drops:
     """The losses of all handlers."""
 
-    __slots__ = ("_dropping", "_told")
-
     def __init__(self) -> None:
         # Handlers that have lost something since the last report.
         self._dropping: dict[Handler, None] = {}
@@ -96,7 +94,6 @@ class State(NamedTuple):
         )
 
     def fields(self) -> dict[str, Any]:
-        """Return it as a map, with the sentence as `text`."""
         return {"text": sentence(self), **self._asdict(), "dropped_by": [list(one) for one in self.dropped_by]}
 
     @classmethod
@@ -201,8 +198,6 @@ class _Slot:
 class Losses:
     """The losses of all handlers."""
 
-    __slots__ = ("_labels", "_log", "_slots")
-
     def __init__(self) -> None:
         # The slots of the last minute in which something was lost, oldest first.
         self._slots: deque[_Slot] = deque()
@@ -211,7 +206,6 @@ class Losses:
         self._log: deque[Loss] = deque(maxlen=KEPT)
 
     def add(self, loss: Loss) -> None:
-        """Add a loss; seconds do not go back."""
         number = loss.second // _SLOT_S
         if not self._slots or self._slots[-1].number < number:
             self._slots.append(_Slot(number))

@@ -194,7 +194,6 @@ class Rate(NamedTuple):
     messages: float  # Since it has its counter
 
     def plus(self, other: Rate) -> Rate:
-        """Return the rates of two processes of a hub together."""
         return Rate(self.topic, *(one + another for one, another in zip(self[1:], other[1:], strict=True)))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
-from hub.messages.frame import encode_frame
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin, encode_frame
 from hub.messages.request_frame import Reply, Request
 from hub.messages.stretch import Run, Stretch
 from peers.client.conversation import Event, Introduction, Unreadable, Verb

@@ -29,8 +29,7 @@ from hub.handlers.handler import Handler
 from hub.limits import LINK_COST, QueueLimits
 from hub.mesh.announcement import Digest, Wanted
 from hub.messages.batch import Batch
-from hub.messages.frame import encode_frame
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin, encode_frame
 from hub.messages.request_frame import Item
 from hub.names.claim import Change, Standing
 from hub.policy.policy import Rights

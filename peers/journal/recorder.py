@@ -31,7 +31,7 @@ from hub.handlers.handler import Handler
 from hub.journal.segment import Write
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin
 from hub.statistics.events import Event
 from hub.topics import RESERVED
 from peers.journal.store import Store

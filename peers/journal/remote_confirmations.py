@@ -27,8 +27,7 @@ from hub.core import Core
 from hub.errors import CloseCode, RejectedError
 from hub.handlers.handler import Handler
 from hub.messages.batch import Batch
-from hub.messages.frame import HEADER, HEADER_BYTES, KIND_MESSAGES, iterate_frames
-from hub.messages.origin import Origin
+from hub.messages.frame import HEADER, HEADER_BYTES, KIND_MESSAGES, Origin, iterate_frames
 from hub.messages.request_frame import Reply, Status
 from hub.requests.hub_services import Answer as Respond
 from hub.requests.hub_services import Questions, target_at

@@ -25,8 +25,7 @@ from hub.limits import LINK_COST, Overflow
 from hub.mesh.announcement import Digest, Told, Wanted
 from hub.mesh.mesh import Mesh
 from hub.messages.batch import Batch
-from hub.messages.frame import encode_frame
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin, encode_frame
 from hub.messages.request_frame import Item
 from hub.routing.routes import Route
 from hub.settings.keys import ConfigError

@@ -12,8 +12,7 @@ import msgspec
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.labels.rules import Rule
-from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, encode_frame
-from hub.messages.origin import Origin
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, Origin, encode_frame
 from hub.messages.request_frame import Reply
 from hub.names.claim import LABELS_LIMIT, Wish
 from peers.wire.kinds import Kind

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hub.mesh.announcement import Digest, Wanted
-from hub.messages.frame import Frame
-from hub.messages.origin import Origin
+from hub.messages.frame import Frame, Origin
 from hub.messages.request_frame import Reply, Request
 from peers.wire.control import Account, NameClaim, NameRelease, Notice, Renewal, RuleChange
 from peers.wire.hello import Hello

@@ -13,8 +13,7 @@ import pytest
 from hub.errors import CloseCode, ProtocolError
 from hub.labels.envelope import Envelope, TaggedMessage
 from hub.messages.batch import Batch
-from hub.messages.frame import FLAG_TAGGED
-from hub.messages.origin import Origin
+from hub.messages.frame import FLAG_TAGGED, Origin
 from peers.client import Client, Message, MessageStream, connect
 from peers.client.reports import OriginMessage, with_origin
 from peers.client.values import decode_batch

@@ -12,8 +12,16 @@ from hub.labels.rules import Rule
 from hub.limits import Overflow
 from hub.mesh.announcement import Announcement, Digest, Leaf, Served, Wanted
 from hub.messages.batch import Batch, decode_values, encode_value
-from hub.messages.frame import BROKER_FLAGS, FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame, iterate_frames
-from hub.messages.origin import Origin
+from hub.messages.frame import (
+    BROKER_FLAGS,
+    FLAG_BATCH,
+    FLAG_CONFIRM,
+    FLAG_SHARED,
+    Frame,
+    Origin,
+    encode_frame,
+    iterate_frames,
+)
 from hub.messages.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from hub.names.claim import Announced, Wish
 from peers.wire.control import (

@@ -26,8 +26,7 @@ from hub.errors import JournalCorruptError
 from hub.journal.block import Block
 from hub.labels.envelope import Envelope
 from hub.messages.batch import Batch
-from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
-from hub.messages.origin import Origin
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, HEADER, KIND_MESSAGES, Origin, encode_frame
 from hub.messages.request_frame import Reply, Request
 from hub.messages.stretch import Run
 from hub.statistics.history import FIGURES, Sample

@@ -22,8 +22,7 @@ from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.mesh.announcement import Announcement, Digest, Wanted
 from hub.mesh.mesh import Mesh
-from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame, encode_frame
-from hub.messages.origin import Origin
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame, Origin, encode_frame
 from hub.messages.request_frame import KIND_REQUEST, Reply, Request, Status
 from hub.policy.certificate_name import parse_certificate_name
 from hub.policy.language import read_accounts, read_policy

@@ -11,8 +11,7 @@ import pytest
 
 from hub.errors import CloseCode, RejectedError
 from hub.messages.batch import Batch
-from hub.messages.frame import iterate_frames
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin, iterate_frames
 from hub.messages.request_frame import Reply, Request, Status
 from hub.requests.hub_services import target_at
 from hub.routing.routes import Route

@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Wanted
 from hub.mesh.upstream import FAR_EPOCH
-from hub.messages.frame import Frame, encode_frame
-from hub.messages.origin import EPOCH_LIMIT, Origin
+from hub.messages.frame import EPOCH_LIMIT, Frame, Origin, encode_frame
 from hub.settings.settings import MeshSettings, Settings
 from peers.wire.control import decode_notice, encode_origin
 from peers.wire.kinds import Kind

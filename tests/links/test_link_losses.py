@@ -6,8 +6,7 @@ from typing import Any
 
 from hub.errors import CloseCode
 from hub.limits import QueueLimits
-from hub.messages.frame import encode_frame
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin, encode_frame
 from peers.wire.control import (
     Account,
     Notice,

@@ -14,8 +14,7 @@ from hub.limits import Overflow, QueueLimits
 from hub.mesh.announcement import Announcement, Told, Wanted
 from hub.mesh.mesh import Mesh
 from hub.messages.batch import Batch
-from hub.messages.frame import iterate_frames
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin, iterate_frames
 from hub.messages.request_frame import Item, Reply, Request, Status
 from hub.quotas import QuotaLimits, RateLimits, SetLimits
 from hub.settings.keys import ConfigError

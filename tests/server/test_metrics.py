@@ -19,7 +19,7 @@ from hub.handlers.handler import Handler
 from hub.limits import Overflow, QueueLimits
 from hub.mesh.announcement import Announcement, Digest
 from hub.messages.batch import Batch
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin
 from hub.policy.language import read_policy
 from hub.quotas import Resource
 from hub.settings.settings import JournalSettings, Settings, StoresSettings

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode, PeerError, ProtocolError, RejectedError
 from hub.journal.layout import COLUMNS
 from hub.labels.rules import Rule, check_rule
-from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, Frame, encode_frame
-from hub.messages.origin import Origin
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, Frame, Origin, encode_frame
 from hub.messages.request_frame import KIND_REPLY, KIND_REQUEST, Reply, Request
 from hub.names.claim import Wish
 from hub.requests.pending import cut_values

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode
 from hub.labels.envelope import tagged
 from hub.messages.batch import Batch
-from hub.messages.frame import FLAG_TAGGED, Frame, encode_frame
-from hub.messages.origin import Origin
+from hub.messages.frame import FLAG_TAGGED, Frame, Origin, encode_frame
 from hub.messages.stretch import Run
 from peers.wire.control import (
     PING_LIMIT_BYTES,

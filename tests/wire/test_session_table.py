@@ -10,8 +10,7 @@ import pytest
 from hub.errors import CloseCode
 from hub.labels.rules import Rule
 from hub.mesh.announcement import Wanted
-from hub.messages.frame import encode_frame
-from hub.messages.origin import Origin
+from hub.messages.frame import Origin, encode_frame
 from hub.messages.request_frame import Reply, Request, Status
 from hub.names.claim import Wish
 from peers.wire.control import (

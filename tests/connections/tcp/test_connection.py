@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import Batch, decode_values, encode_value
-from hub.messages.frame import FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame, encode_frame, iterate_frames
-from hub.messages.origin import Origin
+from hub.messages.frame import FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame, Origin, encode_frame, iterate_frames
 from hub.settings.settings import JournalSettings, Limits, Settings
 from peers.connections.tcp import Origins, as_they_came
 from peers.journal.journal import Journal

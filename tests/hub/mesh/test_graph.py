@@ -12,7 +12,7 @@ from hub.mesh.announcement import Record
 from hub.mesh.flood_queue import Pace
 from hub.mesh.graph import Graph, GraphChange, Links, difference, onward, parents
 from hub.mesh.upstream import FAR_EPOCH, Upstreams
-from hub.messages.origin import EPOCH_LIMIT, Origin
+from hub.messages.frame import EPOCH_LIMIT, Origin
 
 HUBS = [bytes([number]) * 16 for number in range(5)]
 ME = HUBS[0]

@@ -13,7 +13,7 @@ from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interests, Se
 from hub.mesh.graph import GraphChange
 from hub.mesh.link_state import BURST, FORGET_S, GONE_S, OUTBID_LIMIT
 from hub.mesh.mesh import Mesh
-from hub.messages.origin import EPOCH_LIMIT, Origin
+from hub.messages.frame import EPOCH_LIMIT, Origin
 from hub.names.claim import Announced
 from hub.prefixes.filter import Change
 
