@@ -7,7 +7,6 @@ export class Reports {
   errors = 0;
   /** Lost in the hub, as it tells. */
   droppedMessages = 0;
-  /** Left out by the hub, of whoever wants few a second. */
   /** Lost here, in the buffers of those who iterate. */
   skippedMessages = 0;
   /** @type {Map<keyof Events, Set<(...details: any[]) => void>>} */ #listeners = new Map();
