@@ -94,7 +94,7 @@ async def test_a_message(hub: Hub) -> None:
         await publisher.publish("/a/x", 2)
         await subscriber.hear()
     show("message in to out", files)
-    assert len(files) <= 10
+    assert len(files) <= 9
 
 
 async def test_a_subscription(hub: Hub) -> None:
@@ -122,7 +122,7 @@ async def test_a_record(hub: Hub) -> None:
     with followed() as files:
         assert (await client.ask("publish", topic="/kept/x", value=1, confirm=True))["type"] == "recorded"
     show("append to confirm", files)
-    assert len(files) <= 23
+    assert len(files) <= 22
 
 
 async def test_an_interest_of_another_hub(hub: Hub, start_hub: StartHub) -> None:
@@ -135,7 +135,7 @@ async def test_an_interest_of_another_hub(hub: Hub, start_hub: StartHub) -> None
         await client.done("subscribe", prefixes=["/b/"])
         await eventually(lambda: "/b/" in hub.wanted_by(south))
     show("interest from hub to hub", files)
-    assert len(files) <= 38
+    assert len(files) <= 35
 
 
 async def test_a_reconnect_of_a_client(hub: Hub) -> None:
@@ -150,4 +150,4 @@ async def test_a_reconnect_of_a_client(hub: Hub) -> None:
                 await eventually(lambda: "/a/" in {p for h in hub.server.core.handlers.values() for p in h.prefixes})
     files = {name for name in files if name.startswith(("peers/client/", "peers/wire/", "peers/transport/"))}
     show("reconnect of a client", files)
-    assert len(files) <= 23
+    assert len(files) <= 17
