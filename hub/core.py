@@ -1,4 +1,4 @@
-"""`Core` owns the routing: it knows every handler, looks up who gets a run of messages, and offers it to them.
+"""`Core` owns the routing: it knows every handler, looks up the receivers of a run of messages, and offers it to them.
 
 ```
 bytes of a socket ─▶ routes (one dict hit each) ─▶ one offer a handler ─▶ dirty handlers ─▶ end_read(): one write each
@@ -6,7 +6,7 @@ bytes of a socket ─▶ routes (one dict hit each) ─▶ one offer a handler �
 
 Everything here is synchronous and belongs to one event loop; other threads connect over sockets (`peers.embedding`).
 The order is fixed: read, route, then write each dirty handler once (`end_read`). The reader sets `write_is_due`
-before. What is offered outside of a read is written at the end of the turn, which is requested through `Outside.wake`.
+before. Batches offered outside of a read are written at the end of the turn, requested through `Outside.wake`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from hub.statistics.losses import Drops
 from hub.statistics.topic_rates import TopicRates
 from hub.topics import RESERVED
 
-_STEPS_PER_DEPARTURE = 5  # What it costs to give back all that one far side had, beside its prefixes: about 50 µs
+_STEPS_PER_DEPARTURE = 5  # Cost of releasing a far side without its prefixes: about 50 µs
 
-_WORTH_CLEARING = 8  # Routes, and counted topics, are forgotten if they make up one of so many parts of what is wanted
+_WORTH_CLEARING = 8  # Routes, and counted topics, are forgotten if they are at least this part of the wanted bytes
 
 _all_handlers: HandlersOf = attrgetter("handlers")
 _domains = attrgetter("domains")
@@ -110,7 +110,7 @@ class Core:
         hub_id: Id of this hub in the mesh.
         hub_name: Name of this hub for people.
         memory: The budget of the process; without one there is no limit.
-        quotas: What users hold; without one each may have half of everything.
+        quotas: Usage of users; without it each may have half of everything.
     """
 
     def __init__(  # noqa: PLR0913 -- what it is told of the outside
@@ -140,7 +140,7 @@ class Core:
         self._gaps: dict[Handler, int] = {}
         self.writers = Writers(self.scheduler)
         self.late = self.writers.late  # beside it, as each read looks at it
-        # True while a read or a requested turn is going to write what is offered.
+        # True while a read or a requested turn is going to write the offered batches.
         self.write_is_due = False
         self._last_id = 0
         # Number → handler, from `attach` to `detach`.
@@ -240,7 +240,7 @@ class Core:
 
         Args:
             handler: New, without prefixes.
-            on_filter: For leaves: called now with what this hub wants, and later with each change of it.
+            on_filter: For leaves: called now with the filter of this hub, and later with each change of it.
         """
         self._last_id += 1
         handler.attach(self._last_id, self._mark_dirty, self._drops.note, self._queue_memory)
@@ -291,7 +291,7 @@ class Core:
         self.scheduler.add("departures", _departing(give_back))
 
     def _taking_out(self, handler: Handler, settling: Iterator[None]) -> Iterator[None]:
-        """Take out what a handler that has left asked, claimed and subscribed to."""
+        """Remove requests, names and subscriptions of a handler that has left."""
         yield from settling
         yield from self.names.forgetting(handler)
         yield from self.prefixes.forgetting(handler)
@@ -350,7 +350,7 @@ class Core:
     def publish(self, source: Handler, route: Route, batch: Batch) -> None:
         """Offer a batch that came from a client, a link or a leaf to every handler of its route.
 
-        What came over a link goes on to other hubs where the tree of its origin leads. Messages that `source` may not
+        Messages of a link go on to other hubs where the tree of its origin leads. Messages that `source` may not
         publish are rejected (`authority`).
         """
         if route.is_owned and not route.may_bring(source):
@@ -385,7 +385,7 @@ class Core:
             handler.offer(batch)
 
     def publish_stretch(self, source: Handler, stretch: Stretch[Route]) -> None:
-        """Offer what a read has brought: to each handler once, whatever the order in which topics alternate."""
+        """Offer the messages of a read: to each handler once, in whatever order topics alternate."""
         origin: Origin | None = self.mesh.origin
         if source.is_unbound:
             granted, handlers_of = None, _all_handlers
@@ -419,7 +419,7 @@ class Core:
                 handler.offer(batch)
 
     def _look_at(self, source: Handler, stretch: Stretch[Route], messages: int) -> None:
-        """Count by topic what a read has brought, without what was refused of it."""
+        """Count the messages of a read by topic, without rejected ones."""
         whole = stretch.whole()
         if messages < whole.messages:
             whole = stretch.only(lambda route: route.may_bring(source) and may_publish(source, route))
@@ -428,7 +428,7 @@ class Core:
     # The mesh.
 
     def _make_counter(self) -> Handler:
-        """Make what counts messages without a way to a hub that wants them.
+        """Make the handler that counts messages without a way to a hub that wants them.
 
         It stands in routes like any other handler, so that all other routes cost nothing more.
         """
@@ -449,7 +449,7 @@ class Core:
         return False
 
     def _note_gaps(self, link: Handler, runs: Iterable[tuple[Route, int]]) -> None:
-        """Tell subscribers of messages that were not taken of a link, where no other link can bring them."""
+        """Report a gap for messages of a link that were not taken, where no other link can bring them."""
         if not self._upstreams.is_lost(link, link.origin.hub, link.origin.epoch):
             return
         granted = link.publishes_in
@@ -461,7 +461,7 @@ class Core:
             self._request_write()
 
     def hear_of_mesh(self, link: Handler, told: Told) -> None:
-        """Take what the far side of a link tells of the mesh.
+        """Take an announcement of the far side of a link.
 
         Raises:
             RejectedError: It is over a limit here; nothing of it was taken.
@@ -490,7 +490,7 @@ class Core:
     def flush(self) -> None:
         """End a turn: write, and do a turn's share of the work that was put off.
 
-        What is offered from within those writes waits for the next turn, so that two handlers that answer each other
+        A batch offered from within those writes waits for the next turn, so that two handlers that answer each other
         do not keep the loop for themselves.
         """
         self.scheduler.begin()
@@ -504,8 +504,8 @@ class Core:
     def _relieve(self, wanted_bytes: int) -> int:
         """Free memory, as there is too little; return how many bytes were freed.
 
-        First what can be found again: remembered routes, and counters of quiet topics. Then messages that wait for slow
-        handlers, by the policy of each: the queues of one user count as one, and the largest are cut to one size.
+        First state that can be found again: remembered routes, and counters of quiet topics. Then messages that wait
+        for slow handlers, by their policies: the queues of one user count as one, and the largest are cut to one size.
         """
         freed = 0
         if self.routes.size_bytes > wanted_bytes // _WORTH_CLEARING:
@@ -551,14 +551,14 @@ class Core:
             self.scheduler.request()
 
     def report_drops(self) -> list[Event]:
-        """Announce what each handler lost since the last report, and return that; to be called about once a second."""
+        """Announce the losses of each handler since the last report, and return them; call about once a second."""
         events = self._drops.report()
         for event in events:
             self.system_events.announce(event)
         return events
 
     def tick(self, now_s: float) -> None:
-        """Make rates of what was counted by topic; to be called about once a second."""
+        """Compute the rates of topics; call about once a second."""
         self.topic_rates.tick(now_s, self.handlers.values())
 
     # Looking at it.
@@ -586,11 +586,11 @@ class Core:
 
     @property
     def minimal_filter_for_leaves(self) -> tuple[str, ...]:
-        """The fewest prefixes that cover what clients, this process and links want: what a leaf is asked for."""
+        """The filter for a leaf: the fewest prefixes that cover those of clients, this process and links."""
         return self.prefixes.of_leaves(self._everybody()).minimal
 
     def _everybody(self) -> Iterable[Handler | RemoteHub]:
-        """Return all who may have prefixes: attached handlers, leaving ones, and other hubs."""
+        """Return all receivers with prefixes: attached handlers, leaving ones, and other hubs."""
         return chain(self.handlers.values(), self._leaving, self.remote_hubs)
 
 

@@ -1,1 +1,1 @@
-"""Other hubs and gateways as receivers: what they want, and what is announced to them."""
+"""Other hubs and gateways as receivers: their interests, and the announcements to them."""

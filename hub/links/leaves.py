@@ -27,7 +27,7 @@ class _Own:
     __slots__ = ("gateway", "handler", "on_gateway", "published_before")
 
     def __init__(self, gateway: bytes, on_gateway: OnGateway) -> None:
-        # The hub that was told last.
+        # The hub in the last call of `on_gateway`.
         self.gateway = gateway
         self.on_gateway = on_gateway
         # None until it is part of the hub.
@@ -53,7 +53,7 @@ class Leaves:
     # This hub.
 
     def tell(self, on_own: Callable[[Interests], object]) -> None:
-        """Tell the mesh which leaves this hub has, now and with each change."""
+        """Announce the leaves of this hub to the mesh, now and with each change."""
         self._on_own = on_own
         on_own(Interests(tuple(Leaf(endpoint, self.since_us(endpoint)) for endpoint in self._own)))
 
@@ -92,7 +92,7 @@ class Leaves:
     # Other hubs.
 
     def hear(self, hub: bytes, held: Iterable[tuple[bytes, int]], released: Iterable[bytes]) -> None:
-        """Take what another hub, which can be reached, has of leaves, or no longer has."""
+        """Take the leaves that another hub, which can be reached, has or no longer has."""
         for endpoint in released:
             self._drop(hub, endpoint)
         for endpoint, since_us in held:

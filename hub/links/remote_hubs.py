@@ -1,4 +1,4 @@
-"""`RemoteHubs`: the links to other hubs of the mesh, what is announced to them, and what they want.
+"""`RemoteHubs`: the links to other hubs of the mesh, the announcements to them, and their interests.
 
 ```
 mesh: on_interest ─▶ changes in their order, a share each turn ─▶ multimap, rules, services, names, leaves
@@ -6,8 +6,8 @@ authority: judge  ─▶ names and leaves that a link with other rights has brou
 this hub: filter, rules, services, names and leaves, from the first link on ─▶ Mesh.change
 ```
 
-When nothing is left to do, the multimap has for each hub what the mesh knows of it. A prefix costs one step, so that
-a hub that wants 100,000 prefixes delays no other work.
+When nothing is left to do, the multimap has the interests of each hub as the mesh knows them. A prefix costs one step,
+so that a hub that wants 100,000 prefixes delays no other work.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class RemoteHubs:
             self._mesh.link_down(handler)
 
     def write(self) -> None:
-        """Write what was routed by the present ways: news of other ways must not go before it."""
+        """Write messages routed by the present ways: news of other ways must not go before it."""
         for link in self._mesh.links:
             link.write_pending()
 
@@ -177,7 +177,7 @@ class RemoteHubs:
         if link is not None:
             far.link = link
         before = far.held
-        # What is new comes first: one prefix may replace many prefixes or rules, and no message may fall between.
+        # New interests come first: one prefix may replace many prefixes or rules, and no message may fall between.
         yield from self._prefixes.changing(far, _of_kind(str, change.added), ())
         yield from self._rules.changing(far, _of_kind(Rule, change.added), _of_kind(Rule, change.removed))
         yield from self._prefixes.changing(far, (), _of_kind(str, change.removed))
@@ -240,7 +240,7 @@ class RemoteHubs:
                 yield
 
     def _speaks_for(self, link: Handler, far: RemoteHub) -> bool:
-        """Return whether a link brought what is known of a hub, or leads there in place of one that is gone."""
+        """Return whether a link brought the interests of a hub, or leads there in place of one that is gone."""
         if far.link is None or not far.link.closed:
             return far.link is link
         way = self._mesh.way_to(far.hub)

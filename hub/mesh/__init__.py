@@ -1,1 +1,1 @@
-"""Many hubs as one: who is linked with whom, who wants what, and on which links a message goes on."""
+"""Many hubs as one: the links between hubs, their interests, and the links on which a message goes on."""

@@ -1,4 +1,4 @@
-"""What hubs tell each other of the mesh: `Announcement`, `Digest`, `Wanted`; and the `Record` of each hub that results.
+"""The announcements between hubs: `Announcement`, `Digest`, `Wanted`; and the `Record` of each hub that results.
 
 ```
 link comes up     ─▶ Digest: the known hubs, each with the number of its last announcement     ◀─ the same
@@ -49,8 +49,7 @@ class Leaf(NamedTuple):
 
 
 Interest = str | Rule | Served | Announced | Leaf
-"""What a hub wants to be sent: messages under a prefix or that a rule matches, requests, and what is for a name or a
-leaf."""
+"""Messages under a prefix or that a rule matches, requests, and messages for a name or a leaf."""
 
 
 def is_topic(interest: Interest) -> bool:
@@ -78,8 +77,8 @@ class Announcement(NamedTuple):
     removed: tuple[Interest, ...] = ()
     left_out: int = 0  # How many interests the reader has left out, as one hub may not have so many; never sent
     is_whole: bool = True
-    """Whether the speaker knows the prefixes and rules of that hub. If not, it tells none of them, and the hub is
-    assumed to want everything, until another hub tells all."""
+    """Whether the speaker knows the prefixes and rules of that hub. If not, it lists none of them, and the hub is
+    assumed to want everything, until another hub lists them."""
 
 
 class Digest(NamedTuple):
@@ -99,7 +98,7 @@ Told = Announcement | Digest | Wanted | Origin
 
 
 class Record:
-    """What is known of one hub, by its id."""
+    """The state of one hub, as it has announced it."""
 
     __slots__ = (
         "_counted_seq",

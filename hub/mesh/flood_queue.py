@@ -19,7 +19,7 @@ from hub.mesh.announcement import Announcement, Digest, Interest, Record, Told, 
 
 _ANSWERS_AT_ONCE: Final = 8
 _ANSWER_EVERY_S: Final = 1.0
-"""How often a far side gets what it asks for: so many times at once, and as often in the long run. Otherwise two small
+"""How often a far side gets an answer: so many times at once, and as often in the long run. Otherwise two small
 frames would bring it all that is known, as often as it likes."""
 
 _TOUCHED_LIMIT: Final = 1_000  # With more touched interests than this, and than the hub has, a full copy is less
@@ -70,17 +70,17 @@ class FloodQueue:
     __slots__ = ("_asked_hubs", "_compared", "_due", "_owed", "_wanted", "answers", "digest", "is_told")
 
     def __init__(self, digest: Digest) -> None:
-        # What is known here, if the far side is to be sent that: it answers with what it knows beyond.
+        # The known hubs, if they are still to be sent: the far side answers with newer announcements.
         self.digest: Digest | None = digest
-        # False until the digest of the far side has come: before, it is unknown what must be sent.
+        # False until the digest of the far side has come: before, it is unknown which announcements it needs.
         self.is_told = False
-        # Hub → what is due, in the order in which it became that.
+        # Hub → the changes to be sent, in the order in which they came.
         self._due: dict[bytes, _Due] = {}
-        # The same of hubs whose topics are not known here: what is due once they are.
+        # The same of hubs whose topics are not known here; they are sent once they are known.
         self._owed: dict[bytes, _Due] = {}
         # Hubs of which a full copy is to be asked for.
         self._wanted: dict[bytes, None] = {}
-        # What the far side has asked for since the last `answer`: hubs, and all beyond its last digest.
+        # Requested by the far side since the last `answer`: hubs, and all announcements beyond its last digest.
         self._asked_hubs: dict[bytes, None] = {}
         self._compared: Digest | None = None
         self.answers = Pace(_ANSWERS_AT_ONCE, _ANSWER_EVERY_S)
@@ -102,7 +102,7 @@ class FloodQueue:
             neighbours: Whether its links may have changed.
         """
         if not self.is_told:
-            return  # the digest of the far side will be compared with what is known by then
+            return  # the digest of the far side will be compared with the records of then
         hub, (base, since) = record.hub, bases
         due = self._due.get(hub)
         if due is None:
@@ -124,7 +124,7 @@ class FloodQueue:
                 due.since = 0
                 due.touched.clear()
 
-    # What the far side asks for.
+    # Requests of the far side.
 
     def ask_copy(self, hub: bytes) -> None:
         self._asked_hubs[hub] = None
@@ -134,7 +134,7 @@ class FloodQueue:
         self._compared = digest
 
     def answer(self, records: dict[bytes, Record]) -> None:
-        """Make due what the far side has asked for.
+        """Queue the copies that the far side has asked for.
 
         Lost hubs are left out where the far side does not know them: hubs that have forgotten one would hear of it from
         those that have not yet, and it would go around among them for ever.

@@ -150,7 +150,7 @@ class Graph:
         self._links: dict[bytes, dict[bytes, int]] = {hub: {}}
         # Hub → its links at the last `take_change`, None if it was not known; of those changed since.
         self._before: dict[bytes, dict[bytes, int] | None] = {}
-        # What follows from the links, made when it is asked for; `_beneath` has one map for each origin.
+        # Computed from the links on demand; `_beneath` has one map for each origin.
         self._reached: set[bytes] | None = None
         self._tree: dict[bytes, bytes] | None = None
         self._beneath: dict[bytes, dict[bytes, bytes]] = {}

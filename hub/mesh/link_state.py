@@ -58,7 +58,7 @@ class Heard(NamedTuple):
 
     hub: bytes
     interest: Interests
-    neighbours: bool  # Whether it told the hub's links; they may be the same as before
+    neighbours: bool  # Whether it lists the hub's links; they may be the same as before
 
 
 def contradicts(announcement: Announcement, record: Record) -> bool:
@@ -79,7 +79,7 @@ class LinkState(Generic[L]):
         self.own = own
         # Hub → its record, from its first announcement until `forget`; that of this hub is always there.
         self.records: dict[bytes, Record] = {own.hub: own}
-        # Link → what is to be sent on it, from `add` to `discard`.
+        # Link → its queue, from `add` to `discard`.
         self._links: dict[L, FloodQueue] = {}
         # The links that may have something to send since `take`.
         self._due: dict[L, None] = {}
@@ -114,7 +114,7 @@ class LinkState(Generic[L]):
         return [link for link in self._due if self._links[link]]
 
     def compare(self) -> None:
-        """Send all far sides a digest again, so that they tell what is missing here."""
+        """Send all far sides a digest again, so that they send missing announcements."""
         digest = self._digest()
         for link, outgoing in self._links.items():
             outgoing.digest = digest
@@ -125,12 +125,12 @@ class LinkState(Generic[L]):
         return Digest(tuple((hub, seq) for hub, seq in known.items() if seq))
 
     def take(self, link: L) -> list[Told]:
-        """Return what is to be sent on a link now, and forget it; nothing for a link that is gone."""
+        """Return the announcements to send on a link now, and forget them; none for a link that is gone."""
         outgoing = self._links.get(link)
         self._due.pop(link, None)
         return outgoing.take(self.records) if outgoing is not None else []
 
-    # What is said here.
+    # Announcements of this hub.
 
     def announce(self, change: Interests, *, neighbours: bool) -> None:
         """Announce a change of this hub, whose record has been changed already, but for `seq`."""
@@ -146,7 +146,7 @@ class LinkState(Generic[L]):
                 outgoing.copy(self.own.hub)
                 self._due[link] = None
 
-    # What is heard.
+    # Announcements of others.
 
     def hear_digest(self, link: L, digest: Digest) -> None:
         """Send all that is newer here than the digest of the far side: at once where it is its first."""
@@ -165,7 +165,7 @@ class LinkState(Generic[L]):
             self._asking[link] = None
 
     def answer(self, now_s: float) -> float:
-        """Make due what far sides have asked for, as often as each may; return when to call again, or inf."""
+        """Queue answers to far sides, as often as each may have one; return when to call again, or inf."""
         again_s = math.inf
         for link in list(self._asking):
             outgoing = self._links[link]
@@ -228,7 +228,7 @@ class LinkState(Generic[L]):
         neighbours = len(record.neighbours)
         if told_neighbours:
             self._check_neighbours(announcement, neighbours)
-        # A hub that knows a contradicted announcement takes what continues the one before it.
+        # A hub that knows a contradicted announcement takes the one that continues the one before it.
         base = min(record.seq, announcement.seq - 1) if is_news else record.seq
         since, left_out, was_whole = min(base, record.topics_seq), record.left_out, record.is_whole
         held = len(record.wants)
@@ -271,7 +271,7 @@ class LinkState(Generic[L]):
                     self._due[link] = None
 
     def _tell_newer(self, link: L, hub: bytes) -> None:
-        """The far side has sent a full copy that is older than the record, so it does not know that, whatever was sent.
+        """The far side has sent a full copy that is older than the record, so it lacks that, although it was sent.
 
         It had forgotten the hub, as it could not reach it, and has heard of it again from a hub that was behind.
         """

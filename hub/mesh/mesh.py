@@ -3,7 +3,7 @@
 ```
 links come and go, own interests ─▶ OwnNews: announcements of this hub ─┐
 announcements of others ─▶ LinkState ─┬─▶ sent on the other links ◀─────┘
-                                      ├─▶ on_interest: what a hub wants, for the routes
+                                      ├─▶ on_interest: interests of a hub, for the routes
                                       └─▶ Graph ─▶ on_trees: messages may take other ways
 a message of an origin and epoch ─▶ accepts? ─┬─ yes ─▶ onward(origin, hubs that want it); misses: unreached
                                               └─ no ──▶ refuse: overtaken, or repeated
@@ -56,7 +56,7 @@ class MeshStatistics(NamedTuple):
 class Mesh(Generic[L]):
     """One hub's part of the mesh; `L` is the type of its links.
 
-    `hear`, `change`, `link_up` and `link_down` take effect at once. `check` does what follows from them together: it is
+    `hear`, `change`, `link_up` and `link_down` take effect at once. `check` handles their joint effects: it is
     to be called at the end of each turn in which one was called, and at the time that it returns. Callers remember the
     answers of `accepts` until `upstreams.turnover` changes, those of `onward` and `misses` until `on_trees`.
 
@@ -140,7 +140,7 @@ class Mesh(Generic[L]):
         far, cost = self._coming.pop(link)
         self._links[far], self._news.costs[far] = link, cost
         self._relink_here()
-        # Announced with all else, so that the far side knows the way for what is wanted here no later.
+        # Announced with all else, so that the far side knows the way for interests of this hub no later.
         if self._news.may_tell_of_links(self._checked_s) and self._news.tell_of_links(self._checked_s):
             self._relink(self.hub)
 
@@ -176,10 +176,10 @@ class Mesh(Generic[L]):
         self._news.change(change)
         self._on_check()
 
-    # What others say.
+    # Announcements of others.
 
     def hear(self, link: L, told: Told) -> None:
-        """Take what the far side of a link says of the mesh.
+        """Take an announcement of the far side of a link.
 
         Raises:
             RejectedError: It is over a limit here; nothing of it was taken.
@@ -231,14 +231,14 @@ class Mesh(Generic[L]):
             self.origin = Origin(self.hub, said.epoch + 1)
 
     def take(self, link: L) -> list[Told]:
-        """Return what is to be sent on a link now, in this order, and before any message that is routed later."""
+        """Return the announcements to send on a link now, in this order, before any message that is routed later."""
         ahead = self._ahead.pop(link, None)
         return [*self._link_state.take(link), *(() if ahead is None else (ahead,))]
 
     # Time.
 
     def check(self, now_s: float) -> float:
-        """Do what follows from what has come, and what is due by now; return when to call again, or inf."""
+        """Handle all changes since the last call, and all that is due by now; return when to call again, or inf."""
         self._checked_s = now_s
         self._settle(now_s)
         while self._settle_s and self._settle_s[0] <= now_s:
@@ -333,7 +333,7 @@ class Mesh(Generic[L]):
         return self.upstreams.accepts(link, origin, epoch, self._links.get(origin))
 
     def refuse(self, link: L, origin: Origin, messages: int) -> None:
-        """Count messages that were not taken; a hub that brings its own ones hears what others have said of it."""
+        """Count messages that were not taken; a hub that brings its own ones hears of its epochs at others."""
         ahead = self.upstreams.ahead(origin) if self._links.get(origin.hub) is link else None
         if ahead is not None and self._sent_ahead.get(link) != ahead:
             self._sent_ahead[link] = self._ahead[link] = ahead

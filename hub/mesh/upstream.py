@@ -6,7 +6,7 @@ older one. From the neighbour it takes them by one link, and by another one only
 
 That alone ensures that no message arrives twice or goes around, and that those of one origin arrive in order, whatever
 hubs believe of the graph: each hub has one upstream in an epoch, which never changes; a ring of such upstreams never
-gets a first message, as that comes from the origin; and epochs only grow. What hubs know of the graph decides only
+gets a first message, as that comes from the origin; and epochs only grow. The graph decides only
 whether messages arrive: see `hub.mesh.mesh`.
 
 Of a hub that is linked here no other hub is believed that it has come to an epoch above `FAR_EPOCH`: it does not come

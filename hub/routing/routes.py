@@ -1,4 +1,4 @@
-"""`Routes`: which handlers get what comes under this routing key, answered by one dictionary hit.
+"""`Routes`: the handlers for the messages of a routing key, found by one dictionary hit.
 
 ```
 routing key (bytes 4 .. 8+K of a frame) ──▶ table ──hit──▶ Route ──▶ handlers
@@ -77,7 +77,7 @@ class Ways(NamedTuple):
     unreached: Handler  # Counts messages without a way to a hub that wants them
 
     def links(self, origin: bytes) -> tuple[Handler, ...]:
-        """Return the links on which messages of an origin go on, and what counts them if they miss a hub."""
+        """Return the links for messages of an origin, and the handler that counts them if they miss a hub."""
         mesh, barred = self.mesh, self.barred
         links = mesh.onward(origin, self.far)
         if barred:
@@ -110,13 +110,13 @@ class Route:
 
     sender: str  # The name that the messages bear, mostly empty
 
-    # Whether only `source` may publish them here: they bear its name, or a store tells its changes by them
+    # Whether only `source` may publish them here: they bear its name, or are changes of a store
     is_owned: bool
 
-    # The handler that owns the sender's name, or tells the changes of the store; None if it is not here
+    # The handler that owns the sender's name, or publishes the changes of the store; None if it is not here
     source: Owner | None
 
-    domains: Domains | None  # What decides who may publish these messages; None without a policy
+    domains: Domains | None  # The rules of publishing these messages; None without a policy
 
     # Handlers of messages that came over a link; `of_way` finds the others
     by_way: dict[bytes, tuple[Handler, ...]]
@@ -188,7 +188,7 @@ class _Verdicts:
         self.domain = domain
         # Users whose own name stands in the topic where a grant has it: they are judged by themselves.
         self.names = frozenset(name for level in domain for _, name in level if name is not None)
-        # What was decided: for such users, and for all others with the same roles.
+        # Verdicts: for such users, and for all others with the same roles.
         self.known: dict[User | frozenset[str], bool] = {}
 
 
@@ -232,7 +232,7 @@ class Routes:
         unreached: Handler | None = None,
         scheduler: Scheduler | None = None,
     ) -> None:
-        # Routing key → route. A key is there from its first miss until something changes who gets it, or all is
+        # Routing key → route. A key is there from its first miss until its handlers change, or all is
         # cleared.
         self.table: dict[bytes, Route] = {}
         self.limit, self.limit_bytes = limits
@@ -246,9 +246,9 @@ class Routes:
         self.has_owned = False
         # True once some handler may not see everything: from then on handlers are asked, at each miss.
         self.is_guarded = False
-        # Which user may do what, for routes to remember whom it concerns; None: nobody is asked.
+        # The policy that routes remember; None: everything is allowed.
         self._policy: Policy | None = None
-        # What a key without labels is charged beside its text; it changes with the policy, when nothing is remembered.
+        # The charge of a key without labels beside its text; it changes with the policy, when nothing is remembered.
         self._charge_bytes = _PLAIN_CHARGE_BYTES
         self._multimap = multimap
         self._mesh = mesh
@@ -258,15 +258,15 @@ class Routes:
         self._owner_of = owner_of
         self._account = Memory().account("routes") if account is None else account
         # Handlers, beside them domains, sender and source if there are any → the one route of these, as long as
-        # somebody holds it: `is` compares routes.
+        # it is referenced: `is` compares routes.
         self._interned: WeakValueDictionary[tuple[object, ...], Route] = WeakValueDictionary()
-        # Name of a store of this hub → its handler, which alone tells its changes.
+        # Name of a store of this hub → its handler, which alone publishes its changes.
         self._tellers: dict[str, Handler] = {}
         # Tables that were forgotten as a whole, each with its routes: the scheduler empties them, and each miss does.
         self._abandoned: list[tuple[dict[bytes, Route], WeakValueDictionary[tuple[object, ...], Route]]] = []
         # The remembered keys without labels, as topic + key header, so that the topics under a prefix are one range.
         self._by_topic: SortedList = SortedList()
-        # The remembered keys with labels or names, by what they could be forgotten for.
+        # The remembered keys with labels or names, by the reasons to forget them.
         self._tagged = TaggedKeys()
 
     @property
@@ -295,7 +295,7 @@ class Routes:
             self.forget_all()
 
     def let_tell(self, store: str, teller: Handler | None) -> None:
-        """Let only one handler tell the changes of a store that is here; None: the store is gone."""
+        """Let only one handler publish the changes of a store that is here; None: the store is gone."""
         if teller is None:
             self._tellers.pop(store, None)
         else:
@@ -339,9 +339,9 @@ class Routes:
         return owner
 
     def _wanted_route(self, topic: str, found: Iterable[Handler | RemoteHub], sender: str = "") -> Route:
-        """Return the route to all who want a topic, as far as they may see it.
+        """Return the route to all handlers that want a topic, as far as they may see it.
 
-        Handlers are sorted, so that the same ones are the same tuple, in whatever order their prefixes were found.
+        Handlers are sorted, so that the same ones are the same tuple, in any order of their prefixes.
         """
         here: list[Handler] = []
         far: list[bytes] = []

@@ -1,4 +1,4 @@
-"""`PrefixSubscriptions`: the prefixes of each handler, and what far sides are asked for because of them.
+"""`PrefixSubscriptions`: the prefixes of each handler, and the filters for far sides that follow from them.
 
 ```
 subscribe ─▶ may it see that? may it have so many? ─▶ multimap, routes forgotten, links and leaves asked
@@ -25,10 +25,10 @@ OnFilter = Callable[[Change], None]  # Called with each change of the filter of 
 
 
 class Asked:
-    """What is asked of far sides of one kind.
+    """The filter for far sides of one kind.
 
     Args:
-        counts: Whether they are asked for what a handler of this kind wants under a prefix; always the same answer.
+        counts: Whether a prefix of a handler of this kind is part of the filter; always the same answer.
         always: Prefixes that they are asked for even without subscribers here.
     """
 
@@ -39,7 +39,7 @@ class Asked:
         # None until `begin`; from then on they hold what each handler wants that counts: first what is wanted of all
         # that is not of stores, then what is wanted of stores, which no prefix of the others covers.
         self._filters: tuple[Filter, Filter] | None = None
-        # Far side → the function that tells it; from `tell` until it leaves.
+        # Far side → its callback, from `tell` until it leaves.
         self._told: dict[Hashable, OnFilter] = {}
 
     def __len__(self) -> int:
@@ -58,12 +58,12 @@ class Asked:
                     filters[prefix.startswith(STORES)].add(prefix)
 
     def tell(self, far_side: Hashable, on_filter: OnFilter) -> None:
-        """Tell a far side, a handler or the mesh as a whole, what is asked of it, now and with each change."""
+        """Call `on_filter` for a far side, a handler or the mesh as a whole, now and with each change."""
         self._told[far_side] = on_filter
         on_filter(Change(self.minimal))
 
     def forget(self, handler: Hashable) -> None:
-        """Tell a far side nothing more, as it has left; no harm to others."""
+        """Call the callback of a far side no more, as it has left; no harm to others."""
         self._told.pop(handler, None)
 
     def add(self, handler: Handler | RemoteHub, prefix: str) -> None:
@@ -76,7 +76,7 @@ class Asked:
 
     @property
     def minimal(self) -> tuple[str, ...]:
-        """The fewest prefixes that cover what is asked; none before `begin`."""
+        """The fewest prefixes that cover the filter; none before `begin`."""
         return () if self._filters is None else tuple(chain(*(each.minimal for each in self._filters)))
 
     def _spread(self, change: Change) -> None:
@@ -176,15 +176,15 @@ class PrefixSubscriptions:
                 yield from _steps(prefix)
 
     def tell(self, handler: Handler, on_filter: OnFilter, everybody: Iterable[Handler | RemoteHub]) -> None:
-        """Tell a leaf what it is asked for, now and with each change; `everybody` as for `of_leaves`."""
+        """Call `on_filter` for a leaf, now and with each change; `everybody` as for `of_leaves`."""
         self.of_leaves(everybody).tell(handler, on_filter)
 
     def tell_no_more(self, handler: Handler) -> None:
-        """Tell a leaf nothing more, as it has left; no harm to others."""
+        """Call the callback of a leaf no more, as it has left; no harm to others."""
         self._asked_of_leaves.forget(handler)
 
     def of_leaves(self, everybody: Iterable[Handler | RemoteHub]) -> Asked:
-        """Return what leaves are asked for.
+        """Return the filter for leaves.
 
         Args:
             everybody: All that have prefixes, also those that are leaving; looked at only the first time.
