@@ -13,7 +13,7 @@ from hub.errors import CloseCode
 from hub.handlers.counters import HandlerStatistics
 from hub.handlers.delivery import Role
 from hub.handlers.handler import ANY_FRAME_BYTES, Handler
-from hub.handlers.waiting import ITEM_OVERHEAD_BYTES, WRITE_LIMIT_BYTES
+from hub.handlers.waiting import ITEM_OVERHEAD_BYTES, LINK_WRITE_BYTES, WRITE_LIMIT_BYTES
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import Batch, decode_values
 from hub.messages.request_frame import Item, Reply
@@ -35,6 +35,24 @@ def test_a_large_turn_is_written_early() -> None:
     assert bench.outlet.writes == 2
     assert bench.dirty == 1
     bench.check_end()
+
+
+def test_a_link_is_written_in_small_pieces_of_its_queue() -> None:
+    """News of the mesh and requests are written between them."""
+    sizes: list[int] = []
+
+    class Link(FakeOutlet):
+        def send(self, batches: list[Batch]) -> None:
+            sizes.append(sum(batch.frames_bytes for batch in batches))
+
+    handler = Handler(Link(), role=Role.LINK, limits=QueueLimits(1000, 1 << 24, Overflow.DROP_OLDEST))
+    handler.pause()
+    batch = Batch.of("/a", [bytes(LINK_WRITE_BYTES // 4)])
+    for _ in range(20):
+        handler.offer(batch)
+    handler.resume()
+    assert sum(sizes) == 20 * batch.frames_bytes
+    assert max(sizes) < LINK_WRITE_BYTES + batch.frames_bytes
 
 
 def test_resuming_from_within_every_write_does_not_nest() -> None:

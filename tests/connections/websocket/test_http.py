@@ -8,6 +8,7 @@ import pytest
 
 from peers.connections.http_pages import Host, is_known, is_loopback, read_host, refusal
 from peers.console import page
+from peers.stores.stores import Stores
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.raw_websocket import Response, request
@@ -273,8 +274,11 @@ async def test_health(hub: Hub) -> None:
     assert (answer.status, answer.body, answer.headers["Cache-Control"]) == (200, b"ok\n", "no-store")
 
 
-async def test_readiness(hub: Hub) -> None:
+async def test_readiness(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (await get(hub, "/readyz")).status == 200
+    monkeypatch.setattr(Stores, "trouble", "no room for the store 's'")
+    answer = await get(hub, "/readyz")
+    assert (answer.status, answer.body) == (503, b"not ready: no room for the store 's'\n")
     hub.server.ready = False
     answer = await get(hub, "/readyz")
     assert (answer.status, answer.body) == (503, b"not ready: the hub is starting\n")

@@ -287,6 +287,19 @@ def test_values_that_cannot_be_told_apart(room: Room, service: tuple[Handler, Fa
     assert not room.requests.statistics().pending
 
 
+def test_a_reply_to_requests_that_were_answered_in_part(room: Room, service: tuple[Handler, FakePoster]) -> None:
+    """The requester gets the rest, and a reply to all of them exactly as it came."""
+    requester, told = room.join()
+    room.ask(requester, request("/a", 1, "a", "b"))
+    room.answer(service[0], reply(0, "A"))
+    assert "too late" in room.answer(service[0], reply(0, "A again", "B"))
+    assert answers(told.take()) == [(1, 0, "A"), (2, 0, "B")]
+    room.ask(requester, request("/a", 3, "c", "d"))
+    unreadable = Reply(2, Status.OK, (2).to_bytes(4) + b"\xc1\xc1", 1)
+    assert not room.answer(service[0], unreadable)
+    assert told.take() == [unreadable._replace(first=3)]
+
+
 def test_parts_in_any_order(room: Room, service: tuple[Handler, FakePoster]) -> None:
     requester, told = room.join()
     room.ask(requester, request("/a", 100, *range(10)))
