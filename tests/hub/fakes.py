@@ -33,8 +33,8 @@ from hub.prefixes.filter import Change
 ROOMY = QueueLimits(messages=1_000_000, bytes=1 << 40)  # Limits that no test reaches
 FLAG_BROKER = 0b10  # The encoding bits of Broker binary: this version does not read the values
 PIECES = ("", "/", "a", "b", "ab", "é", "\N{COMBINING ACUTE ACCENT}", "😀", "/a", "a/", "//", "/a/", "/ab", "/a//b")
+# Topics and prefixes of which many are prefixes of each other, with slashes in every place
 nasty_texts = st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
-"""Topics and prefixes of which many are prefixes of each other, with slashes in every place."""
 
 
 def frame(values: Sequence[Any], *, topic: str = "/t", packed: bool = False, flags: int = 0) -> bytes:

@@ -29,38 +29,27 @@ SHAPES = ("chain", "star", "ring", "full", "random")
 PREFIXES = ("/", "/a/", "/a/1", "/a/2", "/b/", "/b/1", "/c/")
 TOPICS = ("/a/1", "/a/2/x", "/b/1", "/b/2", "/c/", "/d")
 
-_FULL_HUBS_LIMIT = 15
-"""In a full mesh of more hubs, nothing else happens for very many announcements."""
+_FULL_HUBS_LIMIT = 15  # In a full mesh of more hubs, nothing else happens for very many announcements
 
+# News cross the mesh in this time, about: what is promised of a quiet network is promised where they do
 _CROSSING_S = 1.0
-"""News cross the mesh in this time, about: what is promised of a quiet network is promised where they do."""
 
-_SLOWEST_S = 0.12
-"""The longest delay of a cable: once around the earth, nearly."""
+_SLOWEST_S = 0.12  # The longest delay of a cable: once around the earth, nearly
 
 
 class Plan(NamedTuple):
     seed: int
     hubs: int = 100
     shape: str = "random"
-    rounds: int = 2
-    """How often the network is let be quiet, and then asked for what is promised."""
-    churn_s: float = 5.0
-    """How long things happen in each round."""
-    events: int = 20
-    """How many things happen to links, hubs and filters in this time."""
-    messages: int = 200
-    """How many messages are published in this time."""
-    publishers: int = 5
-    """At how many hubs."""
-    even: bool = False
-    """Whether all cables take the same time."""
-    costs: tuple[int, ...] = (1,)
-    """What links may cost."""
-    subscribers: int = 1
-    """Most subscribers of a hub at the start."""
-    limits: tuple[MeshLimits, ...] = (MeshLimits(),)
-    """What hubs may keep."""
+    rounds: int = 2  # How often the network is let be quiet, and then asked for what is promised
+    churn_s: float = 5.0  # How long things happen in each round
+    events: int = 20  # How many things happen to links, hubs and filters in this time
+    messages: int = 200  # How many messages are published in this time
+    publishers: int = 5  # At how many hubs
+    even: bool = False  # Whether all cables take the same time
+    costs: tuple[int, ...] = (1,)  # What links may cost
+    subscribers: int = 1  # Most subscribers of a hub at the start
+    limits: tuple[MeshLimits, ...] = (MeshLimits(),)  # What hubs may keep
 
 
 def large_plan(hubs: int) -> Plan:

@@ -22,11 +22,9 @@ from typing import Any, NamedTuple, Protocol
 
 __all__ = ["SILENT_S", "Clock", "End", "Hello", "Link", "Message", "Node", "Origin", "Wire"]
 
-SILENT_S = 10.0
-"""After so long without a byte, a hub takes a link for dead."""
+SILENT_S = 10.0  # After so long without a byte, a hub takes a link for dead
 
-HELD_MESSAGES = 50
-"""So many messages wait at an end whose transport is full; then the oldest ones are dropped."""
+HELD_MESSAGES = 50  # So many messages wait at an end whose transport is full; then the oldest ones are dropped
 
 
 class Message(NamedTuple):

@@ -17,19 +17,17 @@ from hub.mesh.link_state import FORGET_S
 from tests.mesh_simulation.histories import PREFIXES, SHAPES, TOPICS, Plan, large_plan, run
 from tests.mesh_simulation.world import Cable, Ending, World
 
-COSTS = ((1,), (1,), (1, 2), (1, 2, 3, 10))
-"""Of links: in half of the meshes all cost the same."""
+COSTS = ((1,), (1,), (1, 2), (1, 2, 3, 10))  # Of links: in half of the meshes all cost the same
 
-GROUPS = 10
-"""Of histories: each is one test."""
+GROUPS = 10  # Of histories: each is one test
 
+# How many hubs, in turn: defects show in small meshes, long ways only in large ones
 SIZES = (5, 8, 12, 20, 40, 5, 8, 12, 20, 8, 5, 8, 12, 20, 30, 5, 8, 12, 20, 8)
-"""How many hubs, in turn: defects show in small meshes, long ways only in large ones."""
 
 HISTORIES = len(SIZES) * len(SHAPES)
 
+# How many hubs a full mesh has at most, for what it costs grows with the third power; those of the soak have 15
 LINKED_WITH_ALL = 8
-"""How many hubs a full mesh has at most, for what it costs grows with the third power; those of the soak have 15."""
 
 
 def _plan(seed: int) -> Plan:
@@ -85,8 +83,7 @@ def test_hubs_that_are_gone_are_forgotten_however_often_others_come() -> None:
 # Small meshes: the shortest history that breaks one is shown.
 
 
-_NUMBERS = st.integers(0, 14)
-"""Of sites and cables: what is over is counted from the start again."""
+_NUMBERS = st.integers(0, 14)  # Of sites and cables: what is over is counted from the start again
 
 _SIDES = st.integers(0, 1)
 _WHILES_S = st.sampled_from([0.0, 0.005, 0.02, 0.1, 0.3, 1.0, 2.5, 11.0])

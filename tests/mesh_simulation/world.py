@@ -36,8 +36,7 @@ class Counts(NamedTuple):
     published: int
     taken: int
     refused: int
-    lost: int
-    """Of those refused: the hub knows that it has lost them."""
+    lost: int  # Of those refused: the hub knows that it has lost them
     delivered: int
 
 
@@ -145,8 +144,7 @@ def _told(message: Message) -> str:
     )
 
 
-_TICK_S = 0.001
-"""How exact a timer is."""
+_TICK_S = 0.001  # How exact a timer is
 
 
 class Subscriber(NamedTuple):
@@ -344,14 +342,12 @@ class Hub:
         self._due[end] = None
 
 
-QUIET_S = 3.0
-"""After so long without a change, every hub agrees and nothing is lost."""
+QUIET_S = 3.0  # After so long without a change, every hub agrees and nothing is lost
 
-_EXPECTED_PUBLISHER = -1
-"""The publisher of each site that publishes what must arrive."""
+_EXPECTED_PUBLISHER = -1  # The publisher of each site that publishes what must arrive
 
+# Until then a message has arrived, on a quiet network: no link stalls any more, and delays are far below
 _ARRIVAL_S = 5.0
-"""Until then a message has arrived, on a quiet network: no link stalls any more, and delays are far below."""
 
 
 class Ending(Enum):

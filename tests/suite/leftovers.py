@@ -26,14 +26,12 @@ from xdist.workermanage import WorkerController
 from tests.forked import program, servers
 from tests.forked.servers import asked_by
 
+# From <linux/prctl.h>: orphans below this process become its children rather than those of process 1
 _PR_SET_CHILD_SUBREAPER = 36
-"""From <linux/prctl.h>: orphans below this process become its children rather than those of process 1."""
 
-_SHOWN_CHARACTERS = 160
-"""Of a command line; enough to recognise it."""
+_SHOWN_CHARACTERS = 160  # Of a command line; enough to recognise it
 
-_LOOKS = 100
-"""How often a process without a command is looked at; one that hides it is then described without."""
+_LOOKS = 100  # How often a process without a command is looked at; one that hides it is then described without
 
 _BETWEEN_LOOKS_S = 0.01
 
@@ -42,10 +40,9 @@ _BETWEEN_LOOKS_S = 0.01
 class Process:
     pid: int
     command: str
+    # The test during which it was started, as pytest's variable in its environment says; empty if it says nothing
     test: str
-    """The test during which it was started, as pytest's variable in its environment says; empty if it says nothing."""
-    worker: str
-    """The worker of pytest-xdist it belongs to; empty if its environment names none."""
+    worker: str  # The worker of pytest-xdist it belongs to; empty if its environment names none
 
     def __str__(self) -> str:
         return f"process {self.pid}, started by {self.test or 'an unknown test'}: {self.command}"
@@ -118,12 +115,11 @@ def _look(pid: int) -> Process | None:
     )
 
 
-_TERMINATED = 128 + signal.SIGTERM
-"""What a shell shows of a process that SIGTERM has ended."""
+_TERMINATED = 128 + signal.SIGTERM  # What a shell shows of a process that SIGTERM has ended
 
 
+# Whatever was told to end may take so long; only a run that fails waits
 _GRACE_S = float(os.environ.get("LEFTOVERS_GRACE_S", "5"))
-"""Whatever was told to end may take so long; only a run that fails waits."""
 
 _LOOK_S = 0.05
 

@@ -41,11 +41,9 @@ MUTATED = ("hub", "peers/wire", "peers/websocket", "peers/journal", "peers/zeek"
 
 TWINS = "uvloop,hub.messages._runs,hub.journal._packing,hub.requests._block,peers.client._plain,peers.zeek.zmtp._zmtp"
 
-BUDGET_S = 60.0
-"""Tests of one mutant are taken, the fastest first, until they take so long together."""
+BUDGET_S = 60.0  # Tests of one mutant are taken, the fastest first, until they take so long together
 
-HANGS_S = 25
-"""A test that takes so long hangs, which counts as failed: the usual limit of a test is ten times as long."""
+HANGS_S = 25  # A test that takes so long hangs, which counts as failed: the usual limit of a test is ten times as long
 
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

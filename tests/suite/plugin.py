@@ -36,8 +36,8 @@ def _reason(report: pytest.TestReport) -> str:
     return said.strip().partition("\n")[0]
 
 
+# So long before the end of a test's time; a test with less than twice as much is looked at in the middle of it
 _AHEAD_S = 1.0
-"""So long before the end of a test's time; a test with less than twice as much is looked at in the middle of it."""
 
 
 class Hanging:

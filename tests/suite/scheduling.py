@@ -23,8 +23,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+# A worker that has no more than so many tests left is given the next unit: it must never wait with a single test
 _AHEAD_TESTS = 2
-"""A worker that has no more than so many tests left is given the next unit: it must never wait with a single test."""
 
 _LONG = (
     "tests/spark/",

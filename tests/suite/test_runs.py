@@ -14,8 +14,7 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 
-PATIENCE_S = 100
-"""How long a run may take; only one that hangs takes so long."""
+PATIENCE_S = 100  # How long a run may take; only one that hangs takes so long
 
 
 PYTEST = [

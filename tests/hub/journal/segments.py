@@ -10,8 +10,7 @@ from hub.journal.selection import listing
 from hub.messages.batch import Batch
 
 ID = bytes(range(16))
-START = [Write("start", 0, 0, 0)]
-"""What writers had committed when a segment was begun."""
+START = [Write("start", 0, 0, 0)]  # What writers had committed when a segment was begun
 
 
 def block_entry(first: int, count: int) -> bytes:

@@ -320,8 +320,8 @@ def test_a_mark_that_is_lost() -> None:
 # Which positions hold, after any lives of a journal that end with a loss of what came last.
 
 
+# Of each: how far the clock goes, how many records it adds, how many of the last records it loses at its end
 lives = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20), st.integers(0, 8)), min_size=1, max_size=12)
-"""Of each: how far the clock goes, how many records it adds, how many of the last records it loses at its end."""
 
 
 @given(lives)
