@@ -119,7 +119,6 @@ def test_wrong_key_and_value_in_file(folder: Path) -> None:
     )
 
 
-SIZE_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 SAMPLES = {
     Kind.COUNT: ("7", 7),
     Kind.SIZE: ("64KiB", 65_536),
@@ -225,45 +224,3 @@ def test_documented_example(folder: Path) -> None:
     loaded = load({}, {})
     assert set(loaded.origins.values()) == {"hub.toml"}
     assert loaded.settings.queue.messages == tomllib.loads(example())["queue"]["messages"]
-
-
-def shown(value: object, kind: Kind) -> str:
-    match kind:
-        case Kind.SIZE:
-            assert isinstance(value, int)
-            if not value:
-                return "0"
-            unit, name = next((unit, name) for unit, name in SIZE_UNITS if value >= unit)
-            return f"{value // unit} {name}"
-        case Kind.TEXTS:
-            assert isinstance(value, tuple)
-            return ", ".join(f"`{item}`" for item in value) or "none"
-        case Kind.SECONDS:
-            return f"{value:,.10g}"
-        case Kind.COUNT:
-            return f"{value:,}"
-        case Kind.TEXT | Kind.CHOICE:
-            text = str(value.value) if isinstance(value, Overflow) else str(value)
-            return f"`{text}`" if text else "empty"
-
-
-@pytest.mark.parametrize("path", KEYS)
-def test_documented_keys(path: str) -> None:
-    key = KEYS[path]
-    rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| `{path}` |")]
-    assert len(rows) == 1, f"one row for {path}"
-    _, meaning, unit, default, allowed, names, reload = (cell.strip() for cell in rows[0].strip("|").split("|"))
-    assert meaning == key.description
-    assert reload == ("takes it" if key.live else "does not")
-    assert default == shown(key.default, key.kind)
-    assert names == f"`{variable(path)}` `{flag(path)}`"
-    if key.kind is Kind.CHOICE:
-        assert allowed == ", ".join(f"`{choice}`" for choice in key.choices)
-    elif key.kind is Kind.TEXT:
-        assert unit == (key.unit or "text")
-    elif key.unit and key.kind is not Kind.TEXTS:
-        assert unit == key.unit
-        numbers = [text.replace(",", "") for text in re.findall(r"[0-9][0-9,.]*(?: [KMGT]iB)?", allowed)]
-        scale = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
-        values = [float(n.split()[0]) * scale.get(n.partition(" ")[2], 1) for n in numbers]
-        assert values == [key.least, key.most]
