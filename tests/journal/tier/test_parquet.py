@@ -196,6 +196,16 @@ def test_any_tool_reads_it() -> None:
     assert str(found.schema.field("timestamp").type) == "timestamp[us, tz=UTC]"
 
 
+def test_other_engines_skip_row_groups_by_offset_time_and_topic() -> None:
+    group = pq.read_metadata(pa.BufferReader(made()[0])).row_group(0)
+    columns = {group.column(place).path_in_schema: group.column(place) for place in range(group.num_columns)}
+    assert {name for name, column in columns.items() if column.is_stats_set} == {
+        *("offset", "timestamp", "topic", "encoding")
+    }
+    packed = {name for name, column in columns.items() if "DELTA_BINARY_PACKED" in column.encodings}
+    assert packed == {"offset", "timestamp"}
+
+
 def test_flipped_bits_are_noticed() -> None:
     data, entry = made(100)
     expected = _records(blocks(100))
