@@ -257,6 +257,9 @@ def test_hubs_links_and_prefixes_are_limited() -> None:
     assert a.mesh.take(link) == [Wanted(b"c" * 16)]
     a.mesh.hear(link, Announcement(b"c" * 16, 0, 3, "", (), ("/4",)))
     assert a.wanted[b"c" * 16] == {"/4"}
+    a.mesh.hear(link, Announcement(b.id, 100, 101, "", None, (), ("/4", "/5")))  # there is room
+    assert Wanted(b"c" * 16) not in a.mesh.take(link)  # as that is known now
+    a.mesh.hear(link, Announcement(b.id, 101, 102, "", None, ("/4", "/5")))
     with pytest.raises(RejectedError, match="3 hubs are known here, the limit is 3"):
         a.mesh.hear(link, Announcement(b"d" * 16, 0, 1))
     too_many = tuple((bytes([number]) * 16, 1) for number in range(3))
