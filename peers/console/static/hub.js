@@ -51,8 +51,7 @@ export { untyped } from "./client/values/packing.js";
  * Connect to a hub, now and whenever the connection is lost, until `close()`.
  * @param {string} [url] `ws:`, `wss:`, `http:` or `https:`; relative to the hub that served this module; a bare host
  *     gets the path `/v1/hub`.
- * @param {import("./hub.js").Options} [options]
- * @returns {import("./hub.js").Client}
+ * @param {import("./hub.js").Options} [options] @returns {import("./hub.js").Client}
  * @throws {TypeError} The URL is none, or there is no WebSocket here and none was given.
  */
 export function connect(url = "/", options = {}) {

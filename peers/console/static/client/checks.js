@@ -51,8 +51,7 @@ export function jsonOf(value) {
 
 /**
  * @throws {HubError} 1009
- * @param {string} topic
- * @param {string} text
+ * @param {string} topic @param {string} text
  * @param {number} [limitBytes] The largest message that the hub takes; unknown without a connection.
  */
 export function assertFits(topic, text, limitBytes = Infinity) {

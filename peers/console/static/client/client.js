@@ -35,9 +35,7 @@ export class Client {
   /**
    * Call `listener` at each `open`, `close`, `dropped`, `cut`, `error` or `reconnecting`; returns what ends that.
    * @template {keyof Events} Event
-   * @param {Event} event
-   * @param {Events[Event]} listener
-   * @returns {() => void}
+   * @param {Event} event @param {Events[Event]} listener @returns {() => void}
    */
   on(event, listener) {
     return this.#exchange.reports.on(event, listener);
@@ -58,10 +56,7 @@ export class Client {
    * connection it goes on where it was. What is deleted before it is read is told by `dropped`, with the number of records.
    * What it has read and the hub has lost with its power since is told by `cut`, and it goes on where other records begin; who
    * subscribes again gives the `epoch` of the last message beside `fromOffset`. With `hub` as well, the name or the id of another hub, it is the journal of that one.
-   * @param {Wanted} prefixes
-   * @param {(message: Message) => void} callback
-   * @param {From} [from]
-   * @returns {Subscription}
+   * @param {Wanted} prefixes @param {(message: Message) => void} callback @param {From} [from] @returns {Subscription}
    */
   subscribe(prefixes, callback, from = {}) {
     if (typeof callback !== "function") throw new TypeError("the callback is no function");
@@ -76,9 +71,7 @@ export class Client {
    * What is not taken in time waits in a buffer bounded in messages and bytes; when it is full the oldest go, counted
    * in `dropped` of the iterator and in `statistics().skippedMessages`. A journal is read no further instead, while the
    * buffer is half full. Leaving the loop unsubscribes.
-   * @param {Wanted} prefixes
-   * @param {StreamOptions} [options]
-   * @returns {MessageStream}
+   * @param {Wanted} prefixes @param {StreamOptions} [options] @returns {MessageStream}
    */
   messages(prefixes, options = {}) {
     const skipped = isLive(options) ? (/** @type {number} */ count) => this.#exchange.reports.skipped(count) : null;
@@ -102,8 +95,7 @@ export class Client {
    * @throws {HubError} 4011: `start` was deleted, or is not there yet; `first` is the oldest offset that is. Or records before
    *     `start`, told in the `epoch` that is given, are lost; `first` is where others begin. 1008: no journal.
    *     1007: no such hub, or several; 1013: it cannot be reached now.
-   * @param {string | readonly string[]} [prefixes]
-   * @param {ReadOptions} [options]
+   * @param {string | readonly string[]} [prefixes] @param {ReadOptions} [options]
    * @returns {AsyncGenerator<JournalRecord, void>}
    */
   read(prefixes = "", options = {}) {
@@ -120,9 +112,7 @@ export class Client {
    * acknowledged.
    * @throws {RequestError} The hub refuses: another consumer has this name, this one was removed; or records nothing.
    * @throws {HubError} 1000: closed.
-   * @param {string} name
-   * @param {string | readonly string[]} [prefixes]
-   * @param {ConsumeOptions} [options]
+   * @param {string} name @param {string | readonly string[]} [prefixes] @param {ConsumeOptions} [options]
    * @returns {AsyncGenerator<ConsumedMessage, never>}
    */
   consume(name, prefixes = [], options = {}) {
@@ -142,29 +132,19 @@ export class Client {
    * @throws {HubError} 1013: the outbound buffer is full. 1009: larger than the hub takes. 1000: closed. (Or rejects.)
    * @throws {TypeError} The topic is none, or the value has no JSON form. (Or rejects.)
    * @overload
-   * @param {string} topic
-   * @param {unknown} value
-   * @param {Beside & {confirm: true}} options
-   * @returns {Promise<void>}
+   * @param {string} topic @param {unknown} value @param {Beside & {confirm: true}} options @returns {Promise<void>}
    */
   /**
    * @overload
-   * @param {string} topic
-   * @param {unknown} value
-   * @param {Beside & {confirm: "recorded"}} options
+   * @param {string} topic @param {unknown} value @param {Beside & {confirm: "recorded"}} options
    * @returns {Promise<number>}
    */
   /**
    * @overload
-   * @param {string} topic
-   * @param {unknown} value
-   * @param {Beside & {confirm?: false}} [options]
-   * @returns {void}
+   * @param {string} topic @param {unknown} value @param {Beside & {confirm?: false}} [options] @returns {void}
    */
   /**
-   * @param {string} topic
-   * @param {unknown} value
-   * @param {Beside & {confirm?: boolean | "recorded"}} [options]
+   * @param {string} topic @param {unknown} value @param {Beside & {confirm?: boolean | "recorded"}} [options]
    * @returns {Promise<any> | undefined}
    */
   publish(topic, value, options = {}) {
@@ -181,10 +161,7 @@ export class Client {
    * @throws {RequestError} There is no reply; its `status` says why. (All of these: rejects.)
    * @throws {HubError} 1006: the connection was lost, nobody knows. 1013: the outbound buffer is full. 1000: closed.
    * @throws {TypeError} The topic is none, or the value has no JSON form.
-   * @param {string} topic
-   * @param {unknown} value
-   * @param {RequestOptions} [options]
-   * @returns {Promise<any>}
+   * @param {string} topic @param {unknown} value @param {RequestOptions} [options] @returns {Promise<any>}
    */
   request(topic, value, options = {}) {
     return this.#exchange.requests.request(topic, value, options);
@@ -196,8 +173,7 @@ export class Client {
    *
    * Survives reconnects. Several services under one prefix, over several connections, share the load.
    * @returns {Service} `confirmed` is a promise that the hub has taken it; `close()` ends it.
-   * @param {string | readonly string[]} prefixes
-   * @param {(request: Message) => unknown} answer
+   * @param {string | readonly string[]} prefixes @param {(request: Message) => unknown} answer
    */
   serve(prefixes, answer) {
     if (typeof answer !== "function") throw new TypeError("what answers is no function");
@@ -213,8 +189,7 @@ export class Client {
    * The `labels` are announced with it; with `queue` it waits where somebody else owns it. `confirmed` is a promise that it is
    * owned, or waits; it rejects where the hub refuses.
    * @throws {TypeError} The name is none, or this client has claimed it already.
-   * @param {string} name
-   * @param {{labels?: readonly string[], queue?: boolean}} [options]
+   * @param {string} name @param {{labels?: readonly string[], queue?: boolean}} [options]
    */
   claim(name, { labels = [], queue = false } = {}) {
     return this.#exchange.names.claim(name, labels, queue);
@@ -234,8 +209,7 @@ export class Client {
    * The words are those of the Python client. Values keep their types: what JavaScript has no type for is a `Count`, an
    * `Address`, a `Real` and so on, both ways; `untyped(value)` makes plain ones of them.
    * @throws {TypeError} That is no name of a store.
-   * @param {string} name
-   * @param {{timeoutMs?: number}} [options]
+   * @param {string} name @param {{timeoutMs?: number}} [options]
    */
   store(name, { timeoutMs = REQUEST_MS } = {}) {
     return new Store(name, {

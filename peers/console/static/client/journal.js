@@ -30,9 +30,7 @@ const END_OF_TIME_MS = Number.MAX_SAFE_INTEGER;
 
 /**
  * Where in the journal: an offset, with its epoch if that is known, or, where it is given, a time.
- * @param {number} start
- * @param {Date | number} [time]
- * @param {number} [epoch]
+ * @param {number} start @param {Date | number} [time] @param {number} [epoch]
  * @returns {{time_ms?: number, start?: number, epoch?: number}}
  */
 export function place(start, time, epoch) {
@@ -118,8 +116,7 @@ export class JournalAccess {
   }
 
   /**
-   * @param {string | readonly string[]} prefixes
-   * @param {ReadOptions} options
+   * @param {string | readonly string[]} prefixes @param {ReadOptions} options
    * @returns {AsyncGenerator<JournalRecord, void>}
    */
   async *read(prefixes, { start = 0, startTime, epoch, end, hub, columns }) {
@@ -274,9 +271,7 @@ export class JournalAccess {
 // The member of a consumer that a caller of `consume` has, see docs/consumers.md. Unacknowledged messages come again;
 // acknowledgements of one turn travel together.
 
-/**
- * @typedef {(topic: string, value: object, timeoutMs: number) => Promise<any>} Ask
- */
+/** @typedef {(topic: string, value: object, timeoutMs: number) => Promise<any>} Ask */
 
 /** Most messages of a consumer that are here and not acknowledged. */
 const PREFETCH = 256;
@@ -410,9 +405,7 @@ class Membership {
  * The messages of a consumer, over as many connections as it takes.
  * @param {Ask} ask Asks the hub.
  * @param {() => boolean} isClosed Whether the client is.
- * @param {string} name
- * @param {string | readonly string[]} prefixes
- * @param {ConsumeOptions} options
+ * @param {string} name @param {string | readonly string[]} prefixes @param {ConsumeOptions} options
  * @returns {AsyncGenerator<ConsumedMessage, never>}
  */
 export async function* consumed(ask, isClosed, name, prefixes, options) {

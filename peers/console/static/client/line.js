@@ -49,10 +49,7 @@ export class Line {
   #wake = () => this.#woken();
 
   /**
-   * @param {string} url
-   * @param {Settled} options
-   * @param {TokenSource} tokens
-   * @param {Reports} reports
+   * @param {string} url @param {Settled} options @param {TokenSource} tokens @param {Reports} reports
    * @param {Part & More} told
    */
   constructor(url, options, tokens, reports, told) {
@@ -409,9 +406,7 @@ class Connection {
   #isOver = false;
 
   /**
-   * @param {Socket} socket
-   * @param {string | undefined} token
-   * @param {Settled} options
+   * @param {Socket} socket @param {string | undefined} token @param {Settled} options
    * @param {() => number} number Gives the number of a ping.
    * @param {Told} told
    */

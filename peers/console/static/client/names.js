@@ -90,9 +90,7 @@ export class Names {
 
 /**
  * All names that begin with a prefix, which the hub lists in pages.
- * @param {(topic: string, value: object) => Promise<any>} ask
- * @param {string} prefix
- * @returns {Promise<KnownName[]>}
+ * @param {(topic: string, value: object) => Promise<any>} ask @param {string} prefix @returns {Promise<KnownName[]>}
  */
 export async function knownNames(ask, prefix) {
   const found = [];
@@ -117,9 +115,7 @@ class ClaimedName {
   #owned = handled(deferred());
 
   /**
-   * @param {string} name
-   * @param {readonly string[]} labels
-   * @param {boolean} queue
+   * @param {string} name @param {readonly string[]} labels @param {boolean} queue
    * @param {(claimed: ClaimedName) => Promise<void>} release
    */
   constructor(name, labels, queue, release) {

@@ -30,9 +30,7 @@ export class Publishing {
   get size() { return this.#outbox.size; }
 
   /**
-   * @param {string} topic
-   * @param {unknown} value
-   * @param {Beside & {confirm?: boolean | "recorded"}} options
+   * @param {string} topic @param {unknown} value @param {Beside & {confirm?: boolean | "recorded"}} options
    * @returns {Promise<any> | undefined}
    */
   publish(topic, value, { confirm = false, labels, sender, to }) {
@@ -122,11 +120,8 @@ class Outbox {
   }
 
   /**
-   * @param {{topic: string, beside: string}} target
-   * @param {string} text
-   * @param {Deferred<any> | null} waiter
-   * @param {boolean} recorded
-   * @param {number} socketBytes
+   * @param {{topic: string, beside: string}} target @param {string} text @param {Deferred<any> | null} waiter
+   * @param {boolean} recorded @param {number} socketBytes
    */
   add({ topic, beside }, text, waiter, recorded, socketBytes) {
     const cost = text.length + (waiter ? OBJECT_BYTES : 0);

@@ -13,9 +13,7 @@ export class Reports {
 
   /**
    * @template {keyof Events} Event
-   * @param {Event} event
-   * @param {Events[Event]} listener
-   * @returns {() => void}
+   * @param {Event} event @param {Events[Event]} listener @returns {() => void}
    */
   on(event, listener) {
     const listeners = this.#listeners.get(event) ?? new Set();
@@ -28,8 +26,7 @@ export class Reports {
 
   /**
    * @template {keyof Events} Event
-   * @param {Event} event
-   * @param {Parameters<Events[Event]>} details
+   * @param {Event} event @param {Parameters<Events[Event]>} details
    */
   emit(event, ...details) {
     for (const listener of [...(this.#listeners.get(event) ?? [])]) {

@@ -117,8 +117,7 @@ export class Service {
   #confirmed = handled(deferred());
 
   /**
-   * @param {string[]} prefixes
-   * @param {(request: Message) => unknown} answer
+   * @param {string[]} prefixes @param {(request: Message) => unknown} answer
    * @param {(service: Service) => Promise<void>} close
    */
   constructor(prefixes, answer, close) {

@@ -155,9 +155,7 @@ export class Subscription {
   active = true;
 
   /**
-   * @param {Keyed} keyed
-   * @param {Deliver} callback
-   * @param {(error: Error | null) => void} ended
+   * @param {Keyed} keyed @param {Deliver} callback @param {(error: Error | null) => void} ended
    * @param {(subscription: Subscription) => Promise<void>} leave
    */
   constructor({ keys, rule }, callback, ended, leave) {

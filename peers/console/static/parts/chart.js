@@ -44,12 +44,9 @@ export class Chart {
   /** @type {(number | null)[][]} */ #columns = [];
 
   /**
-   * @param {string} title
-   * @param {Line[]} lines
-   * @param {(value: number | null) => string} format
+   * @param {string} title @param {Line[]} lines @param {(value: number | null) => string} format
    * @param {number[]} steps Between the lines of the grid: one of these.
-   * @param {string} group
-   * @param {AbortSignal} signal
+   * @param {string} group @param {AbortSignal} signal
    * @param {boolean} [fits] Whether the axis begins where the numbers do, and not at 0.
    */
   constructor(title, lines, format, steps, group, signal, fits = false) {

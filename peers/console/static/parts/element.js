@@ -36,9 +36,7 @@ export function element(name, attributes = {}, ...children) {
 /**
  * An element of SVG: the same for pictures.
  * @template {keyof SVGElementTagNameMap} Name
- * @param {Name} name
- * @param {Record<string, string | number>} [attributes]
- * @param {...(Node | string)} children
+ * @param {Name} name @param {Record<string, string | number>} [attributes] @param {...(Node | string)} children
  */
 export function shape(name, attributes = {}, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);

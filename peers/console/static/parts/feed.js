@@ -123,8 +123,7 @@ export class Feed {
 
   /**
    * @template {keyof Commands} Command
-   * @param {Command} command
-   * @param {Commands[Command]} said
+   * @param {Command} command @param {Commands[Command]} said
    */
   #say(command, said) {
     this.#worker.postMessage({ command, said });

@@ -168,8 +168,7 @@ function tellProblem(number, error) {
 
 /**
  * @template {keyof Told} Kind
- * @param {Kind} kind
- * @param {Told[Kind]} told
+ * @param {Kind} kind @param {Told[Kind]} told
  * @param {number} [number] Of the subscription, or the reading, that it is of.
  */
 function tell(kind, told, number) {

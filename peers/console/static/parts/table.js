@@ -28,13 +28,8 @@ const SPARE = 2;
 
 /**
  * A column that says a text of its row.
- * @template Row
- * @param {string} key
- * @param {string} title
- * @param {string} width
- * @param {(row: Row) => string | number} text
- * @param {Partial<Column<Row>>} [more]
- * @returns {Column<Row>}
+ * @template Row @param {string} key @param {string} title @param {string} width
+ * @param {(row: Row) => string | number} text @param {Partial<Column<Row>>} [more] @returns {Column<Row>}
  */
 export function textual(key, title, width, text, more = {}) {
   return { key, title, width, fill: (cell, row) => {
@@ -46,13 +41,8 @@ export function textual(key, title, width, text, more = {}) {
 
 /**
  * A column that says a figure of its row.
- * @template Row
- * @param {string} key
- * @param {string} title
- * @param {string} width
- * @param {(row: Row) => string} text
- * @param {Partial<Column<Row>>} [more]
- * @returns {Column<Row>}
+ * @template Row @param {string} key @param {string} title @param {string} width @param {(row: Row) => string} text
+ * @param {Partial<Column<Row>>} [more] @returns {Column<Row>}
  */
 export function numeric(key, title, width, text, more = {}) {
   return { key, title, width, number: true, fill: (cell, row) => say(cell, text(row)), ...more };
@@ -71,11 +61,9 @@ export class Table {
   #first = -1;
 
   /**
-   * @param {string} label
-   * @param {Column<Row>[]} columns
+   * @param {string} label @param {Column<Row>[]} columns
    * @param {number} leastPx How wide it is at least, CSS pixels; where there is less room, one scrolls.
-   * @param {{open: (row: Row) => void, sort: (key: string) => void}} does
-   * @param {AbortSignal} signal
+   * @param {{open: (row: Row) => void, sort: (key: string) => void}} does @param {AbortSignal} signal
    */
   constructor(label, columns, leastPx, { open, sort }, signal) {
     this.#columns = columns;

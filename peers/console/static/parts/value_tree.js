@@ -46,12 +46,8 @@ function part(name, value, depth) {
 }
 
 /**
- * @param {HTMLDetailsElement} branch
- * @param {any} value
- * @param {string[] | null} names
- * @param {number} from
- * @param {number} size
- * @param {number} depth
+ * @param {HTMLDetailsElement} branch @param {any} value @param {string[] | null} names @param {number} from
+ * @param {number} size @param {number} depth
  */
 function more(branch, value, names, from, size, depth) {
   const to = Math.min(size, from + SHOWN);

@@ -27,10 +27,8 @@ export class Frame {
   #links = new Map();
 
   /**
-   * @param {import("./session.js").Session} session
-   * @param {import("./session.js").SignIn} signIn
-   * @param {import("./views.js").View[]} views
-   * @param {boolean} wall
+   * @param {import("./session.js").Session} session @param {import("./session.js").SignIn} signIn
+   * @param {import("./views.js").View[]} views @param {boolean} wall
    */
   constructor(session, signIn, views, wall) {
     this.#session = session;

@@ -78,9 +78,7 @@ export class Session {
   /**
    * Ask the hub itself. Rejects as `client.request` does.
    * @template {ServiceTopic} Topic
-   * @param {Topic} topic
-   * @param {object | null} question
-   * @param {RequestOptions} [options]
+   * @param {Topic} topic @param {object | null} question @param {RequestOptions} [options]
    * @returns {Promise<Answers[Topic]>}
    */
   ask(topic, question, options) {

@@ -35,9 +35,7 @@ export class Views {
   /** @type {{name: string, opened: Opened | null, ending: AbortController} | null} */ #open = null;
 
   /**
-   * @param {View[]} views
-   * @param {import("./session.js").Session} session
-   * @param {import("./frame.js").Frame} frame
+   * @param {View[]} views @param {import("./session.js").Session} session @param {import("./frame.js").Frame} frame
    * @param {boolean} wall
    */
   constructor(views, session, frame, wall) {

@@ -303,9 +303,7 @@ function standing({ error, lag, members, committed_s }, rate) {
 /**
  * Return how a query does, which reads by itself: also when it was heard of.
  * @param {number} heard How long ago, s.
- * @param {number} lag
- * @param {number | null} rate
- * @returns {[state: string, text: string]}
+ * @param {number} lag @param {number | null} rate @returns {[state: string, text: string]}
  */
 function standingOfQuery(heard, lag, rate) {
   const [state, text] = pace(lag, rate);

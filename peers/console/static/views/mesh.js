@@ -103,8 +103,7 @@ class Mesh {
   /**
    * What the hub lists, where one may ask that.
    * @template {"$hub/services" | "$hub/names" | "$hub/nodes" | "$hub/stores"} Topic
-   * @param {Topic} topic
-   * @returns {Promise<import("../feeds/services.d.ts").Answers[Topic] | []>}
+   * @param {Topic} topic @returns {Promise<import("../feeds/services.d.ts").Answers[Topic] | []>}
    */
   async #list(topic) {
     return this.#session.mayAsk(topic) ? this.#session.ask(topic, null) : [];
@@ -206,8 +205,7 @@ function listing(id, title, columns) {
 
 /**
  * Show rows, each a list of cells: a text, or several parts, of which those with the id of a connection lead to it.
- * @param {HTMLElement} list
- * @param {(string | Part[])[][]} rows
+ * @param {HTMLElement} list @param {(string | Part[])[][]} rows
  * @param {string[]} [states] Marks of the rows.
  */
 function fill(list, rows, states = []) {

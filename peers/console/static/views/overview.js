@@ -187,9 +187,7 @@ const ASK_SLOW_MS = 2_000;
 /** So many are asked for; the table of connections has all of them. */
 const SHOWN = 5;
 
-/**
- * @typedef {{id: number, label: string, why: string}} One
- */
+/** @typedef {{id: number, label: string, why: string}} One */
 
 class Slow {
   #session;

@@ -593,8 +593,7 @@ class Tree {
  * The line of those that are not told of.
  * @param {OtherTopics} others
  * @param {string} prefix Of no topic.
- * @param {number} depth
- * @returns {Shown}
+ * @param {number} depth @returns {Shown}
  */
 function othersOf(others, prefix, depth) {
   const name = words.topics.others(others.nodes);

@@ -48,10 +48,7 @@ export class Copying {
   /** @type {Error | null} */ #error = null;
 
   /**
-   * @param {CopyLine} line
-   * @param {string} topic
-   * @param {string} prefix
-   * @param {(changes: Change[]) => void} told
+   * @param {CopyLine} line @param {string} topic @param {string} prefix @param {(changes: Change[]) => void} told
    * @param {(error: Error) => void} finished
    */
   constructor(line, topic, prefix, told, finished) {
@@ -415,11 +412,7 @@ function applyChange(entries, change) {
 /**
  * What turns one state into another, as changes whose numbers never go down: puts have the versions of their entries,
  * erases come last, with the number of the state.
- * @param {Entries} before
- * @param {Entries} behind
- * @param {number} number
- * @param {boolean} present
- * @returns {Change[]}
+ * @param {Entries} before @param {Entries} behind @param {number} number @param {boolean} present @returns {Change[]}
  */
 function differences(before, behind, number, present) {
   const made = { old: null, publisher: null, present, partial: false, isOther: false };

@@ -41,9 +41,7 @@ export class Store {
 
   /**
    * Set the value of a key. Returns the new version; null if there was another one than `ifVersion` (0: no entry).
-   * @param {StoreValue} key
-   * @param {StoreValue} value
-   * @param {Expiring & {ifVersion?: number | null}} [options]
+   * @param {StoreValue} key @param {StoreValue} value @param {Expiring & {ifVersion?: number | null}} [options]
    * @returns {Promise<number | null>}
    */
   async put(key, value, { expiresS, ifVersion = null } = {}) {
@@ -52,9 +50,7 @@ export class Store {
 
   /**
    * The same without an answer: nobody learns whether it was carried out. Throws as `publish` does.
-   * @param {StoreValue} key
-   * @param {StoreValue} value
-   * @param {Expiring} [options]
+   * @param {StoreValue} key @param {StoreValue} value @param {Expiring} [options]
    */
   putNowait(key, value, { expiresS } = {}) {
     this.#line.publish(`${this.#topic}write`, ["put", sent(key), sent(value), expiryNs(expiresS)]);
@@ -62,9 +58,7 @@ export class Store {
 
   /**
    * Set the value of a key that has no entry; returns whether that was so.
-   * @param {StoreValue} key
-   * @param {StoreValue} value
-   * @param {Expiring} [options]
+   * @param {StoreValue} key @param {StoreValue} value @param {Expiring} [options]
    */
   async putUnique(key, value, { expiresS } = {}) {
     return await this.#change(["put_unique", sent(key), sent(value), expiryNs(expiresS)]) !== null;
@@ -72,8 +66,7 @@ export class Store {
 
   /**
    * Take an entry away; returns whether there was one, with this version if one is given.
-   * @param {StoreValue} key
-   * @param {{ifVersion?: number | null}} [options]
+   * @param {StoreValue} key @param {{ifVersion?: number | null}} [options]
    */
   async erase(key, { ifVersion = null } = {}) {
     return await this.#change(["erase", sent(key), null, null, ifVersion]) !== null;
@@ -86,10 +79,7 @@ export class Store {
 
   /**
    * Add to a number of the same type, or a timespan to a timestamp or timespan; a missing number is 0.
-   * @param {StoreValue} key
-   * @param {StoreValue} [by]
-   * @param {Expiring} [options]
-   * @returns {Promise<any>}
+   * @param {StoreValue} key @param {StoreValue} [by] @param {Expiring} [options] @returns {Promise<any>}
    */
   async increment(key, by = 1, { expiresS } = {}) {
     return this.#calculate("increment", key, by, expiresS);
@@ -97,10 +87,7 @@ export class Store {
 
   /**
    * Subtract likewise; there must be an entry.
-   * @param {StoreValue} key
-   * @param {StoreValue} [by]
-   * @param {Expiring} [options]
-   * @returns {Promise<any>}
+   * @param {StoreValue} key @param {StoreValue} [by] @param {Expiring} [options] @returns {Promise<any>}
    */
   async decrement(key, by = 1, { expiresS } = {}) {
     return this.#calculate("decrement", key, by, expiresS);
@@ -108,10 +95,7 @@ export class Store {
 
   /**
    * Put text behind a string.
-   * @param {StoreValue} key
-   * @param {string} text
-   * @param {Expiring} [options]
-   * @returns {Promise<string>}
+   * @param {StoreValue} key @param {string} text @param {Expiring} [options] @returns {Promise<string>}
    */
   async append(key, text, { expiresS } = {}) {
     return this.#calculate("append", key, text, expiresS);
@@ -119,10 +103,7 @@ export class Store {
 
   /**
    * Put a member into a set, or with a value an entry into a table.
-   * @param {StoreValue} key
-   * @param {StoreValue} member
-   * @param {StoreValue} [value]
-   * @param {Expiring} [options]
+   * @param {StoreValue} key @param {StoreValue} member @param {StoreValue} [value] @param {Expiring} [options]
    * @returns {Promise<any>}
    */
   async insert(key, member, value = undefined, { expiresS } = {}) {
@@ -132,10 +113,7 @@ export class Store {
 
   /**
    * Take a member out of a set, or the entry of a key out of a table.
-   * @param {StoreValue} key
-   * @param {StoreValue} member
-   * @param {Expiring} [options]
-   * @returns {Promise<any>}
+   * @param {StoreValue} key @param {StoreValue} member @param {Expiring} [options] @returns {Promise<any>}
    */
   async remove(key, member, { expiresS } = {}) {
     return this.#calculate("remove", key, member, expiresS);
@@ -143,10 +121,7 @@ export class Store {
 
   /**
    * Put an element behind a vector.
-   * @param {StoreValue} key
-   * @param {StoreValue} element
-   * @param {Expiring} [options]
-   * @returns {Promise<any[]>}
+   * @param {StoreValue} key @param {StoreValue} element @param {Expiring} [options] @returns {Promise<any[]>}
    */
   async push(key, element, { expiresS } = {}) {
     return this.#calculate("push", key, element, expiresS);
@@ -154,9 +129,7 @@ export class Store {
 
   /**
    * Take the last element off a vector.
-   * @param {StoreValue} key
-   * @param {Expiring} [options]
-   * @returns {Promise<any[]>}
+   * @param {StoreValue} key @param {Expiring} [options] @returns {Promise<any[]>}
    */
   async pop(key, { expiresS } = {}) {
     return this.#calculate("pop", key, null, expiresS);
@@ -164,9 +137,7 @@ export class Store {
 
   /**
    * The value of a key; `fallback` if there is none.
-   * @param {StoreValue} key
-   * @param {any} [fallback]
-   * @returns {Promise<any>}
+   * @param {StoreValue} key @param {any} [fallback] @returns {Promise<any>}
    */
   async get(key, fallback = null) {
     const found = await this.#read(["get", sent(key)]);
@@ -186,10 +157,7 @@ export class Store {
 
   /**
    * An element of a vector, the value of a table's key, or whether a set has a member; `fallback` if it is not there.
-   * @param {StoreValue} key
-   * @param {StoreValue} index
-   * @param {any} [fallback]
-   * @returns {Promise<any>}
+   * @param {StoreValue} key @param {StoreValue} index @param {any} [fallback] @returns {Promise<any>}
    */
   async index(key, index, fallback = null) {
     const found = await this.#read(["index", sent(key), sent(index)]);
@@ -330,8 +298,7 @@ class StoreReplica {
 
   /**
    * Wait until it has a change, as `store.written`. Rejects with 1013 where that takes longer, or as it has ended.
-   * @param {number} version
-   * @param {{timeoutMs?: number}} [options]
+   * @param {number} version @param {{timeoutMs?: number}} [options]
    */
   async atLeast(version, { timeoutMs = REQUEST_MS } = {}) {
     await this.#copying.reach(version, timeoutMs);
@@ -352,8 +319,7 @@ function keyText(key) {
 
 /**
  * Whether a value has the same form in the store as here; others are sorted there, or turned into what Zeek knows.
- * @param {unknown} value
- * @returns {boolean}
+ * @param {unknown} value @returns {boolean}
  */
 function isOneForm(value) {
   if (Array.isArray(value)) return value.every(isOneForm);

@@ -140,10 +140,7 @@ class Packing {
 
   /**
    * @template {Setter} Set
-   * @param {number} mark
-   * @param {Set} set
-   * @param {number} size
-   * @param {Parameters<DataView[Set]>[1]} value
+   * @param {number} mark @param {Set} set @param {number} size @param {Parameters<DataView[Set]>[1]} value
    */
   #number(mark, set, size, value) {
     this.#byte(mark);
@@ -328,9 +325,7 @@ class Unpacking {
 
   /**
    * @template {Getter} Get
-   * @param {Get} get
-   * @param {number} size
-   * @returns {ReturnType<DataView[Get]>}
+   * @param {Get} get @param {number} size @returns {ReturnType<DataView[Get]>}
    */
   #number(get, size) {
     const found = /** @type {ReturnType<DataView[Get]>} */ (this.#view[get](this.#at));

@@ -171,8 +171,7 @@ export class Extension {
 
 /**
  * 4 bytes or 16. What knows addresses of IPv6 best is the URL of this machine.
- * @param {string} text
- * @returns {Uint8Array}
+ * @param {string} text @returns {Uint8Array}
  */
 export function addressBytes(text) {
   const parts = text.split(".");

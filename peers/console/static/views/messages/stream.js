@@ -288,9 +288,7 @@ function clock(at) {
 /** So much of the end of a name is always in sight. */
 const END_CHARACTERS = 12;
 
-/**
- * @typedef {{root: HTMLElement, name: HTMLElement, count: HTMLElement, rate: HTMLElement, topic: string}} TopicLine
- */
+/** @typedef {{root: HTMLElement, name: HTMLElement, count: HTMLElement, rate: HTMLElement, topic: string}} TopicLine */
 
 export class Topics {
   /** How many distinct topics there were. */
@@ -300,8 +298,7 @@ export class Topics {
   /** @type {TopicLine[]} */ #lines = [];
 
   /**
-   * @param {HTMLElement} body
-   * @param {HTMLElement} note
+   * @param {HTMLElement} body @param {HTMLElement} note
    * @param {(topic: string) => void} choose Called with the topic of a clicked line.
    */
   constructor(body, note, choose) {
