@@ -18,7 +18,6 @@ import { deferred, pause } from "./waiting.js";
  *   end?: number, wait_ms?: number, columns?: readonly string[]}} Order
  *   What is asked of a journal; it goes on behind each piece. `journal`: Its id; empty before the first piece.
  *   `epoch`: In which `start` was read.
- *
  * @typedef {{records: ({time_ms?: number} & Omit<JournalRecord, "time">)[], start: number, next: number, head: number,
  *   epoch?: number, journal?: string, dropped?: number, characters?: number}} Found
  *   A piece of it. `next`: The offset to go on at. `head`: The one behind the newest record. `epoch`: In which all
@@ -287,7 +286,6 @@ const DELAY_LIMIT_S = 86_400;
 
 /**
  * What the program has said of messages, for the hub.
- *
  * @typedef {{what: string, offsets: Set<number>, delayS: number, told: () => void}} Word
  */
 

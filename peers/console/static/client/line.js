@@ -21,7 +21,6 @@ import { deferred, handled, now } from "./waiting.js";
  * @property {(welcome: Welcome) => void} opened There is a connection: say over it what still holds.
  * @property {() => void} lost It is lost.
  * @property {(error: Error) => void} finish The client does nothing any more: tell all who wait why. Once.
- *
  * @typedef {object} More What there is to tell, beside that, to the one that has all parts.
  * @property {(message: any, characters: number) => void} heard
  * @property {(welcome: Welcome) => void} granted
@@ -307,7 +306,6 @@ function retryAfterMs(code, reason) {
 /**
  * @typedef {{text?: string, offset?: number, until?: number}} Answer
  *   What a hub confirms with. `offset`: Of the journal. `until`: How many seconds a fresh token holds.
- *
  * @typedef {(error: Error | null, lost: boolean, answer: Answer) => void} Settle Called with what has become of it: `lost`
  *   says that the connection was.
  */

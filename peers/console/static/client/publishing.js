@@ -89,7 +89,6 @@ export class Publishing {
  * @typedef {{topic: string, beside: string, texts: string[], waiters: Deferred<any>[], recorded: boolean,
  *   characters: number}} Batch
  *   The one that is open.
- *
  * @typedef {{text: string, waiters: Deferred<any>[], recorded: boolean, count: number}} Frame
  *   `text`: A publish message without its last brace. `waiters`: Of its values, if anybody waits.
  */

@@ -9,15 +9,12 @@ import { deferred, now } from "./waiting.js";
  * @import { RequestOptions } from "../hub.js"
  * @import { Line } from "./line.js"
  * @import { Deferred, Turn } from "./waiting.js"
- *
  * @typedef {{topic: string, timeoutMs: number, service: boolean}} Target
  *   `service`: Whether the topic is a service's name.
- *
  * @typedef {{target: Target, texts: string[], askers: Deferred<any>[], size: number, left: number, sent: boolean,
  *   endsAt: number, first: number, spared: boolean, timer?: ReturnType<typeof setTimeout>}} Batch
  *   `first`: The number of its first request, once it is sent. `spared`: Whether its time is over, and the hub has a
  *   little more to say so.
- *
  * @typedef {{request: number, value?: unknown, values?: unknown[], status?: number, text?: string,
  *   count?: number}} Reply
  */

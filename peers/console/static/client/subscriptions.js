@@ -140,7 +140,6 @@ export function change(entries, ofPrefixes, ofRules) {
 
 /**
  * @typedef {(message: any, size: number) => unknown} Deliver
- *
  * @typedef {object} Reader Who reads a subscription.
  * @property {Deliver} deliver
  * @property {(error: Error | null) => void} ended
@@ -287,11 +286,9 @@ export class Filter {
 
 /**
  * @typedef {{labels: string[], prefix: string, sender: string, to?: undefined} | {to: string}} Rule
- *
  * @typedef {object} Keyed What is subscribed to: prefixes, or the text of one rule, that no topic begins with.
  * @property {string[]} keys
  * @property {Rule | null} rule Null for prefixes.
- *
  * @typedef {{labels: readonly string[], sender: string, to: string}} BesideMessage
  *   What a message bears.
  */

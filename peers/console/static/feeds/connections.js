@@ -16,7 +16,6 @@ import { words } from "../words.js";
 /**
  * @typedef {object} Kept Of the page.
  * @property {string | number} sortedBy
- *
  * @typedef {Connection & Kept} Row
  */
 

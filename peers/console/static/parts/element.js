@@ -1,14 +1,12 @@
 /** Elements of the page. A child that is no element becomes text, so nothing from elsewhere can become markup. */
 
 import { words } from "../words.js";
+import { complaint } from "./figures.js";
 
 /**
  * @typedef {{[Name in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[Name]) => void}} Listeners By what they hear.
- *
  * @typedef {string | number | boolean | null | undefined} Attribute
- *
  * @typedef {{dataset?: Record<string, string>, on?: Listeners, signal?: AbortSignal}} Special
- *
  * @typedef {Special & {[name: string]: Attribute | Special[keyof Special]}} Attributes
  */
 
@@ -56,6 +54,18 @@ export function say(node, text) {
   } else if (node.textContent !== text) {
     node.textContent = text;
   }
+}
+
+/** Show an error, or a text; null or "" hides the place. @param {HTMLElement} place @param {unknown} error */
+export function complain(place, error) {
+  const text = error === null ? "" : complaint(error);
+  place.hidden = text === "";
+  say(place, text);
+}
+
+/** Return the head of a table. @param {readonly string[]} columns */
+export function heads(columns) {
+  return element("thead", {}, element("tr", {}, ...columns.map((it) => element("th", { scope: "col" }, it))));
 }
 
 // `confirm`: asks whether something is really to be done, and perhaps for a text; a dialog that holds the focus.

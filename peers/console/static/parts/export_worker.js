@@ -18,9 +18,7 @@ import { isRounded, lineOf } from "./file_sink.js";
  *   `records`: How many were read. `first`: The offset of the first one. `next`: The one behind the last one. `at`:
  *   When the last one was recorded, milliseconds since 1970. `rounded`: How many have numbers that this browser has
  *   rounded.
- *
  * @typedef {Progress & ({kind: "piece", bytes: Uint8Array<ArrayBuffer>} | {kind: "done"} | {kind: "problem", code: number, message: string})} Told
- *
  * @typedef {{command: "begin", token: string | undefined, prefix: string, from: number | null,
  *   to: number | null}} Order
  *   `from`: Milliseconds since 1970; null: from the oldest record on. `to`: Likewise, without it; null: up to where

@@ -13,29 +13,22 @@ import { words } from "../words.js";
 
 /**
  * @import { Field, Row, Top } from "./sampler.js"
- *
  * @typedef {{at?: number, offset?: number}} From Where in the journal: a time, milliseconds since 1970, or an offset.
- *
  * @typedef {{number: number, prefix: string, labels: string[], exact: boolean, search: string, held: boolean,
  *   withFields: boolean}} Followed
  *   `labels`: Such as messages must bear. `exact`: Whether longer topics are left out.
- *
  * @typedef {{open: {token: string | undefined}, follow: Followed, stop: {}, hold: {held: boolean},
  *   range: {number: number, prefix: string},
  *   history: {number: number, prefix: string, search: string} & From}} Commands
  *   What the page says.
- *
  * @typedef {{offset: number, at: number} | null} Oldest The oldest record; null where there is none.
- *
  * @typedef {{code: number, message: string, first?: number}} Problem
  *   `code`: 0 where there is none. `first`: The oldest offset, where what was asked for was deleted.
- *
  * @typedef {{open: {}, confirmed: {}, rows: {rows: Row[], received: number, matched: number, taken: number},
  *   topics: Top, fields: {fields: Field[], values: number, leftOut: number},
  *   history: {rows: Row[], looked: number, next: number | null, more: boolean}, range: {oldest: Oldest},
  *   dropped: {count: number}, problem: Problem}} Told
  *   What the thread says.
- *
  * @typedef {{[Kind in keyof Told]?: (told: Told[Kind]) => void}} Listeners
  */
 

@@ -23,7 +23,6 @@ const HISTORY_RECORDS = 200_000;
 /**
  * @import { Client, Subscription } from "../hub.js"
  * @import { Commands, Told } from "./feed.js"
- *
  * @typedef {{number: number, subscription: Subscription | null, sampler: Sampler, counts: TopicCounts,
  *   fields: Fields | null, looked: number, told: number, stop?: () => void}} Following
  *   `looked`: Values that were looked at for their fields since these were told. `told`: How many messages had been

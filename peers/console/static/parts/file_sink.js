@@ -9,11 +9,9 @@ import { element } from "./element.js";
 
 /**
  * @typedef {Uint8Array<ArrayBuffer>} Bytes
- *
  * @typedef {{room: number, write: (bytes: Bytes) => Promise<void>, close: () => Promise<void>,
  *   abort: () => Promise<void>}} Sink
  *   `room`: How many bytes it takes.
- *
  * @typedef {(options: object) => Promise<{createWritable: () => Promise<Omit<Sink, "room">>}>} Choose
  */
 

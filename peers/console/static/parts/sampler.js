@@ -14,7 +14,6 @@
  * @typedef {{topic: string, value: any, at: number, offset?: number, labels?: readonly string[], sender?: string,
  *   to?: string}} Sampled
  *   A message, and when it came, or was recorded. `at`: Milliseconds since 1970. `offset`: In the journal.
- *
  * @typedef {{topic: string, text: string, whole: boolean, characters: number, at: number, offset?: number,
  *   labels?: readonly string[], sender?: string, to?: string}} Row
  *   What is shown of it. `text`: Of its value, as JSON; cut if it is not `whole`. `characters`: Of the whole text.
@@ -100,7 +99,6 @@ export function isFound({ topic, value }, text) {
 /**
  * @typedef {{path: string, kinds: Kind[], part: number, least?: number, most?: number, last?: number}} Field
  *   `part`: In how many of the values it is, 0 to 1 and more.
- *
  * @typedef {{kinds: Set<Kind>, count: number, least: number | undefined, most: number | undefined,
  *   last: number | undefined}} Seen
  */
@@ -222,10 +220,8 @@ const SHOWN = 20;
 /**
  * @typedef {{topic: string, count: number, before: number}} Counted
  *   `before`: The count at the last `top`.
- *
  * @typedef {{topic: string, count: number, perSecond: number, share: number}} Busy
  *   `share`: Of all.
- *
  * @typedef {{shown: Busy[], topics: number, otherTopics: number, otherMessages: number}} Top
  *   `topics`: How many there are, those forgotten as often as that happened. `otherMessages`: Of these.
  */

@@ -113,12 +113,6 @@ const ANONYMOUS = "anonymous";
 
 export class SignIn {
   #reload;
-  /** @type {HTMLInputElement} */ field;
-  /** @type {HTMLElement} */ problem;
-  /** @type {HTMLFormElement} */ form;
-  /** @type {HTMLElement} */ who;
-  /** @type {HTMLButtonElement} */ toggle;
-  /** @type {HTMLElement} */ strangers;
 
   /** @param {() => void} [reload] Begins anew, as somebody else. */
   constructor(reload = () => location.reload()) {
@@ -127,15 +121,6 @@ export class SignIn {
       sessionStorage.setItem(KEY, location.hash.slice(FRAGMENT.length));
       history.replaceState(null, "", location.pathname + location.search);
     }
-    this.#make();
-    addEventListener("hashchange", (event) => {
-      if (!location.hash.startsWith(FRAGMENT)) return; // what follows is the link again, in a tab that has the page
-      event.stopImmediatePropagation(); // it is no view
-      this.#reload();
-    });
-  }
-
-  #make() {
     const { signIn, shell } = words;
     this.field = element("input", {
       id: "token", type: "password", required: true, maxlength: 16384, spellcheck: "false", autocomplete: "off",
@@ -160,6 +145,11 @@ export class SignIn {
       this.#reload();
     });
     this.toggle.addEventListener("click", () => (this.token ? this.#signOut() : this.#ask("")));
+    addEventListener("hashchange", (event) => {
+      if (!location.hash.startsWith(FRAGMENT)) return; // what follows is the link again, in a tab that has the page
+      event.stopImmediatePropagation(); // it is no view
+      this.#reload();
+    });
   }
 
   /** What is shown to the hub; undefined for nothing. */

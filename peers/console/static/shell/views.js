@@ -18,10 +18,8 @@ import { words } from "../words.js";
  * @property {import("./session.js").Session} session
  * @property {boolean} wall Whether nobody acts here.
  * @property {(name: string, rest?: (string | number)[], parameters?: Parameters) => void} go To another place.
- *
  * @typedef {{element: HTMLElement, show?: (place: Place) => void}} Opened
  *   `show`: Called once it stands in the page, and with each further place of this view.
- *
  * @typedef {{name: string, title: string, isFor: (session: import("./session.js").Session) => boolean,
  *   open: (shell: Shell, signal: AbortSignal) => Opened}} View
  *   `name`: As in the address. `isFor`: Whether the user of the page may see it.
@@ -106,7 +104,6 @@ export class Views {
 /**
  * @typedef {{name: string, rest: string[], parameters: URLSearchParams}} Place
  *   `name`: Of the view; empty for the one that one begins with. `rest`: What follows it, such as an id.
- *
  * @typedef {Record<string, string | number | null | undefined>} Parameters
  */
 

@@ -3,7 +3,7 @@
  * what a user may do.
  */
 
-import { element, say } from "../parts/element.js";
+import { complain, element, heads, say } from "../parts/element.js";
 import { bytes, clock, complaint, short, since, visible, whole } from "../parts/figures.js";
 import { poll } from "../parts/timing.js";
 import { fragmentOf } from "../shell/views.js";
@@ -51,26 +51,45 @@ class Access {
   #session;
   /** @type {User[]} */ #users = [];
   #search = "";
-  /** @type {HTMLInputElement} */ search;
-  /** @type {HTMLElement} */ problem;
-  /** @type {HTMLElement} */ users;
-  /** @type {HTMLElement} */ told;
-  /** @type {HTMLElement} */ events;
-  /** @type {HTMLElement} */ eventsTold;
-  /** @type {Trial} */ trial;
-  /** @type {HTMLButtonElement} */ earlier;
   /** @type {number | null} When the oldest event was of those that one has asked for, seconds since 1970. */
   #oldest = null;
   #asked = 0; // events that one has asked for
   /** @type {Set<string> | null} Events that have come before the first answer, which may have them, too. */
   #heard = new Set();
-  /** @type {HTMLElement} */ element;
 
   /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
     this.#session = shell.session;
-    this.#make(shell, signal);
-    poll(shell.session, ASK_MS, () => this.#ask(), signal, (error) => this.#complain(error));
+    const { access: said } = words;
+    const go = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      shell.go("access", [], { search: this.search.value });
+    };
+    this.search = element("input", { id: "users-search", type: "text", spellcheck: "false", maxlength: 1024, placeholder: said.searchHint, "aria-label": said.search, "data-search": true });
+    this.problem = element("p", { id: "access-problem", class: "notice", role: "alert", hidden: true });
+    this.users = element("tbody", { id: "users" });
+    this.told = element("p", { id: "users-told", class: "quiet told-line", role: "status" });
+    this.events = element("tbody", { id: "audit", "aria-busy": "true" });
+    this.eventsTold = element("p", { class: "quiet told-line" }, said.noEvents);
+    this.earlier = element("button", { id: "audit-earlier", type: "button", hidden: true, signal, on: { click: () => this.#askEarlier() } }, said.earlier);
+    this.trial = new Trial(shell.session, signal);
+    this.element = element(
+      "div", { class: "access stack" },
+      this.problem,
+      element(
+        "section", { class: "card", "aria-label": said.users },
+        element("h2", {}, said.users),
+        element("form", { class: "toolbar", autocomplete: "off", signal, on: { submit: go } }, this.search, element("button", { type: "submit" }, said.find)),
+        element("table", { class: "users" }, heads(said.userColumns), this.users), this.told,
+      ),
+      this.trial.element,
+      element(
+        "section", { class: "card", "aria-label": said.audit, hidden: !shell.session.mayHear(AUDIT_TOPIC) },
+        element("h2", {}, said.audit),
+        element("table", { class: "audit" }, heads(said.auditColumns), this.events), this.eventsTold, element("div", { class: "toolbar" }, this.earlier),
+      ),
+    );
+    poll(shell.session, ASK_MS, () => this.#ask(), signal, (error) => complain(this.problem, error));
     if (shell.session.mayHear(AUDIT_TOPIC)) this.#hear(signal);
   }
 
@@ -91,7 +110,7 @@ class Access {
       users.push(...page);
     }
     this.#users = users;
-    this.#complain(null);
+    complain(this.problem, null);
     this.element.dataset.users = String(users.length);
     this.trial.offer(users);
     this.#drawUsers();
@@ -106,7 +125,7 @@ class Access {
       this.#heard?.add(JSON.stringify(value));
       this.eventsTold.hidden = true;
     });
-    subscription.confirmed.then(() => this.#askEarlier(), (error) => this.#complain(error));
+    subscription.confirmed.then(() => this.#askEarlier(), (error) => complain(this.problem, error));
     signal.addEventListener("abort", () => subscription.unsubscribe().catch(() => undefined), { once: true });
   }
 
@@ -126,7 +145,7 @@ class Access {
         this.earlier.hidden = page.length < EARLIER;
         this.eventsTold.hidden = this.events.childElementCount > 0;
       } catch (error) {
-        this.#complain(error);
+        complain(this.problem, error);
       }
       this.earlier.disabled = false;
     }
@@ -146,46 +165,6 @@ class Access {
     }
     const isOpen = this.#users.every(({ user }) => user === "");
     say(this.told, this.#users.length > 0 && isOpen ? said.noUsers : found.length > shown.length ? said.others(found.length - shown.length) : found.length === 0 ? said.notFound : "");
-  }
-
-  /** @param {unknown} error */
-  #complain(error) {
-    this.problem.hidden = error === null;
-    say(this.problem, error === null ? "" : complaint(error));
-  }
-
-  /** @param {Shell} shell @param {AbortSignal} signal */
-  #make(shell, signal) {
-    const { access: said } = words;
-    const go = (/** @type {Event} */ event) => {
-      event.preventDefault();
-      shell.go("access", [], { search: this.search.value });
-    };
-    this.search = element("input", { id: "users-search", type: "text", spellcheck: "false", maxlength: 1024, placeholder: said.searchHint, "aria-label": said.search, "data-search": true });
-    this.problem = element("p", { id: "access-problem", class: "notice", role: "alert", hidden: true });
-    this.users = element("tbody", { id: "users" });
-    this.told = element("p", { id: "users-told", class: "quiet told-line", role: "status" });
-    this.events = element("tbody", { id: "audit", "aria-busy": "true" });
-    this.eventsTold = element("p", { class: "quiet told-line" }, said.noEvents);
-    this.earlier = element("button", { id: "audit-earlier", type: "button", hidden: true, signal, on: { click: () => this.#askEarlier() } }, said.earlier);
-    const heads = (/** @type {string[]} */ columns) => element("thead", {}, element("tr", {}, ...columns.map((it) => element("th", { scope: "col" }, it))));
-    this.trial = new Trial(shell.session, signal);
-    this.element = element(
-      "div", { class: "access stack" },
-      this.problem,
-      element(
-        "section", { class: "card", "aria-label": said.users },
-        element("h2", {}, said.users),
-        element("form", { class: "toolbar", autocomplete: "off", signal, on: { submit: go } }, this.search, element("button", { type: "submit" }, said.find)),
-        element("table", { class: "users" }, heads(said.userColumns), this.users), this.told,
-      ),
-      this.trial.element,
-      element(
-        "section", { class: "card", "aria-label": said.audit, hidden: !shell.session.mayHear(AUDIT_TOPIC) },
-        element("h2", {}, said.audit),
-        element("table", { class: "audit" }, heads(said.auditColumns), this.events), this.eventsTold, element("div", { class: "toolbar" }, this.earlier),
-      ),
-    );
   }
 }
 

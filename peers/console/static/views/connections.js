@@ -6,7 +6,7 @@
 import { Connections, fullness, labelOf, ORDERS, sort, wanted, whySlow } from "../feeds/connections.js";
 import { History } from "../feeds/history.js";
 import { Chart, STEPS } from "../parts/chart.js";
-import { confirm, element, say } from "../parts/element.js";
+import { complain, confirm, element, say } from "../parts/element.js";
 import { bytes, duration, moment, percent, perSecond, reason, short, since, whole } from "../parts/figures.js";
 import { numeric, Table, textual } from "../parts/table.js";
 import { poll } from "../parts/timing.js";
@@ -67,27 +67,47 @@ class ConnectionsView {
   #shown = 0; // rows in the table
   /** @type {ReturnType<typeof setTimeout> | undefined} The timer of the next drawing. */
   #due;
-  /** @type {HTMLInputElement} */ searchField;
-  /** @type {HTMLSelectElement} */ roleField;
-  /** @type {HTMLSelectElement} */ userField;
-  /** @type {HTMLInputElement} */ slowField;
-  /** @type {HTMLElement} */ count;
-  /** @type {HTMLElement} */ sentence;
-  /** @type {HTMLElement} */ problem;
-  /** @type {Table<Row>} */ table;
-  /** @type {HTMLElement} */ list;
-  /** @type {HTMLElement} */ element;
 
   /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
     this.#shell = shell;
     const { session } = shell;
-    this.#make(signal);
+    const { connections: said } = words;
+    const wish = (/** @type {keyof Filter} */ name) => (/** @type {Event} */ event) =>
+      this.#seek({ [name]: /** @type {HTMLInputElement | HTMLSelectElement} */ (event.target).value });
+    this.searchField = element("input", {
+      id: "search", type: "search", placeholder: said.search, "aria-label": said.search, spellcheck: "false",
+      "data-search": true, maxlength: 1024, signal, on: { input: wish("search") },
+    });
+    const role = (/** @type {string} */ name) => element("option", { value: name }, name ? said.roles[name] : said.anyRole);
+    this.roleField = element("select", { id: "role", "aria-label": said.columns.role, signal, on: { change: wish("role") } }, role(""), ...ROLES.map(role));
+    this.userField = element("select", { id: "of-user", "aria-label": said.columns.user, hidden: true, signal, on: { change: wish("user") } });
+    const onSlow = () => this.#seek({ slow: this.slowField.checked ? "1" : "" });
+    this.slowField = element("input", { id: "only-slow", type: "checkbox", signal, on: { change: onSlow } });
+    this.count = element("span", { id: "count", class: "quiet", role: "status" });
+    this.sentence = element("p", { id: "sentence", class: "quiet", role: "status" });
+    this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
+    const does = {
+      open: (/** @type {Row} */ row) => this.#shell.go("connections", [row.id]),
+      sort: (/** @type {string} */ key) => this.#sort(key),
+    };
+    this.table = new Table(said.title, this.#columns(said.columns), LEAST_PX, does, signal);
+    this.list = element(
+      "section", { class: "card connections", "aria-label": said.title },
+      element(
+        "div", { class: "toolbar" },
+        this.searchField, this.roleField, this.userField,
+        element("label", { class: "choice" }, this.slowField, said.onlySlow),
+        element("span", { class: "spring" }), this.count,
+      ),
+      this.sentence, this.problem, this.table.element,
+    );
+    this.element = element("div", { class: "connections-view" });
     session.onReady(() => {
       this.#known.forget();
       this.#nextAt = 0;
     }, signal);
-    const fail = (/** @type {unknown} */ error) => this.#complain(reason(error));
+    const fail = (/** @type {unknown} */ error) => complain(this.problem, reason(error));
     poll(session, ASK_MS, () => this.#look(), signal, fail);
     if (session.mayAsk(STATE_TOPIC)) poll(session, ASK_MS, () => this.#askState(), signal, fail);
     signal.addEventListener("abort", () => {
@@ -137,7 +157,7 @@ class ConnectionsView {
     } while (page.length === limit);
     known.end();
     this.#nextAt = performance.now() + Math.floor(known.size / 1000) * 1000;
-    this.#complain("");
+    complain(this.problem, "");
     this.#draw();
     this.element.dataset.looks = String(Number(this.element.dataset.looks ?? 0) + 1);
   }
@@ -210,47 +230,6 @@ class ConnectionsView {
     else this.#seek({ sort: NUMBERS.has(key) ? `-${key}` : key });
   }
 
-  /** @param {string} text */
-  #complain(text) {
-    this.problem.hidden = text === "";
-    say(this.problem, text);
-  }
-
-  /** @param {AbortSignal} signal */
-  #make(signal) {
-    const { connections: said } = words;
-    const wish = (/** @type {keyof Filter} */ name) => (/** @type {Event} */ event) =>
-      this.#seek({ [name]: /** @type {HTMLInputElement | HTMLSelectElement} */ (event.target).value });
-    this.searchField = element("input", {
-      id: "search", type: "search", placeholder: said.search, "aria-label": said.search, spellcheck: "false",
-      "data-search": true, maxlength: 1024, signal, on: { input: wish("search") },
-    });
-    const role = (/** @type {string} */ name) => element("option", { value: name }, name ? said.roles[name] : said.anyRole);
-    this.roleField = element("select", { id: "role", "aria-label": said.columns.role, signal, on: { change: wish("role") } }, role(""), ...ROLES.map(role));
-    this.userField = element("select", { id: "of-user", "aria-label": said.columns.user, hidden: true, signal, on: { change: wish("user") } });
-    const onSlow = () => this.#seek({ slow: this.slowField.checked ? "1" : "" });
-    this.slowField = element("input", { id: "only-slow", type: "checkbox", signal, on: { change: onSlow } });
-    this.count = element("span", { id: "count", class: "quiet", role: "status" });
-    this.sentence = element("p", { id: "sentence", class: "quiet", role: "status" });
-    this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
-    const does = {
-      open: (/** @type {Row} */ row) => this.#shell.go("connections", [row.id]),
-      sort: (/** @type {string} */ key) => this.#sort(key),
-    };
-    this.table = new Table(said.title, this.#columns(said.columns), LEAST_PX, does, signal);
-    this.list = element(
-      "section", { class: "card connections", "aria-label": said.title },
-      element(
-        "div", { class: "toolbar" },
-        this.searchField, this.roleField, this.userField,
-        element("label", { class: "choice" }, this.slowField, said.onlySlow),
-        element("span", { class: "spring" }), this.count,
-      ),
-      this.sentence, this.problem, this.table.element,
-    );
-    this.element = element("div", { class: "connections-view" });
-  }
-
   /** @param {typeof words.connections.columns} titles @returns {import("../parts/table.js").Column<Row>[]} */
   #columns(titles) {
     const { roles } = words.connections;
@@ -310,28 +289,60 @@ class ConnectionPage {
   /** @type {import("../shell/session.js").Session} */ #session;
   #id;
   #history = new History();
-  /** @type {HTMLElement} */ title;
-  /** @type {HTMLElement} */ problem;
-  /** @type {HTMLElement} */ why;
-  /** @type {HTMLElement} */ done;
-  /** @type {HTMLElement} */ facts;
-  /** @type {HTMLElement} */ noHistory;
-  /** @type {HTMLElement} */ prefixTitle;
-  /** @type {HTMLElement} */ prefixes;
-  /** @type {HTMLElement} */ morePrefixes;
-  /** @type {HTMLElement} */ losses;
-  /** @type {HTMLElement} */ noLosses;
-  /** @type {HTMLButtonElement} */ earlier;
   #wanted = LOSSES_SHOWN; // losses
   /** @type {[Chart, typeof CHARTS[number][3]][]} */ charts;
-  /** @type {HTMLElement} */ element;
 
   /** @param {Shell} shell @param {number} id @param {AbortSignal} signal */
   constructor(shell, id, signal) {
     this.#session = shell.session;
     this.#id = id;
-    this.#make(shell, signal);
-    const fail = (/** @type {unknown} */ error) => this.#complain(reason(error));
+    const { connection: said, overview } = words;
+    const mayKick = !shell.wall && this.#session.mayAsk(KICK_TOPIC);
+    this.title = element("h2", { id: "connection-title", class: "cut" }, `${said.id} ${this.#id}`);
+    this.problem = element("p", { id: "problem", class: "notice", role: "status", hidden: true });
+    this.why = element("p", { id: "why-slow", class: "card sentence", role: "status", hidden: true, dataset: { state: "bad" } });
+    this.done = element("span", { id: "kicked", role: "status", class: "quiet" });
+    this.facts = element("dl", { class: "facts" });
+    this.noHistory = element("p", { id: "no-history", class: "quiet", hidden: true }, said.noHistory);
+    this.prefixTitle = element("h3", {}, said.prefixes(0));
+    this.prefixes = element("ul", { id: "prefixes", class: "mono" });
+    this.morePrefixes = element("p", { class: "quiet", hidden: true });
+    this.losses = element("tbody", { id: "losses" });
+    this.noLosses = element("p", { class: "quiet" }, said.noLosses);
+    const goBack = () => {
+      this.#wanted += LOSSES_SHOWN;
+      this.#askLosses().catch((error) => complain(this.problem, reason(error)));
+    };
+    this.earlier = element("button", { id: "losses-earlier", type: "button", hidden: true, signal, on: { click: goBack } }, said.earlier);
+    this.charts = CHARTS.map(([name, format, steps, lines]) => {
+      const named = lines.map(([line, colour]) => ({ name: overview.lines[line], colour, filled: lines.length === 1 }));
+      return [new Chart({ ...overview.charts, ...said.charts }[name], named, format, steps, "connection", signal), lines];
+    });
+    this.element = element(
+      "section", { class: "connection", "aria-labelledby": "connection-title" },
+      element(
+        "div", { class: "toolbar" },
+        element("a", { href: fragmentOf("connections"), id: "back" }, said.back), this.title, element("span", { class: "spring" }), this.done,
+        mayKick ? element("button", { id: "kick", type: "button", class: "danger", signal, on: { click: () => this.#kick() } }, said.kick) : null,
+      ),
+      this.problem,
+      this.why,
+      element("div", { class: "card" }, this.facts),
+      this.noHistory,
+      element("section", { class: "charts", "aria-label": said.history }, ...this.charts.map(([chart]) => chart.element)),
+      element(
+        "div", { class: "halves" },
+        element("div", { class: "card half" }, this.prefixTitle, this.prefixes, this.morePrefixes),
+        this.#session.mayAsk(LOSSES_TOPIC)
+          ? element(
+            "div", { class: "card half" },
+            element("h3", {}, said.losses), this.noLosses,
+            element("table", {}, this.losses), this.earlier,
+          )
+          : null,
+      ),
+    );
+    const fail = (/** @type {unknown} */ error) => complain(this.problem, reason(error));
     poll(this.#session, ASK_MS, () => this.#ask(), signal, fail);
     if (this.#session.mayAsk(LOSSES_TOPIC)) poll(this.#session, ASK_MS, () => this.#askLosses(), signal, fail);
     this.#session.onReady(() => this.#history.forget(), signal);
@@ -340,7 +351,7 @@ class ConnectionPage {
   async #ask() {
     const [row] = await this.#session.ask(WHO_TOPIC, { id: this.#id, history: true });
     this.element.dataset.state = row ? "there" : "gone";
-    this.#complain(row ? "" : words.connection.gone);
+    complain(this.problem, row ? "" : words.connection.gone);
     if (!row) return;
     const why = whySlow(row);
     this.why.hidden = why === "";
@@ -430,61 +441,5 @@ class ConnectionPage {
     } catch (error) {
       say(this.done, reason(error));
     }
-  }
-
-  /** @param {string} text */
-  #complain(text) {
-    this.problem.hidden = text === "";
-    say(this.problem, text);
-  }
-
-  /** @param {Shell} shell @param {AbortSignal} signal */
-  #make(shell, signal) {
-    const { connection: said, overview } = words;
-    const mayKick = !shell.wall && this.#session.mayAsk(KICK_TOPIC);
-    this.title = element("h2", { id: "connection-title", class: "cut" }, `${said.id} ${this.#id}`);
-    this.problem = element("p", { id: "problem", class: "notice", role: "status", hidden: true });
-    this.why = element("p", { id: "why-slow", class: "card sentence", role: "status", hidden: true, dataset: { state: "bad" } });
-    this.done = element("span", { id: "kicked", role: "status", class: "quiet" });
-    this.facts = element("dl", { class: "facts" });
-    this.noHistory = element("p", { id: "no-history", class: "quiet", hidden: true }, said.noHistory);
-    this.prefixTitle = element("h3", {}, said.prefixes(0));
-    this.prefixes = element("ul", { id: "prefixes", class: "mono" });
-    this.morePrefixes = element("p", { class: "quiet", hidden: true });
-    this.losses = element("tbody", { id: "losses" });
-    this.noLosses = element("p", { class: "quiet" }, said.noLosses);
-    const goBack = () => {
-      this.#wanted += LOSSES_SHOWN;
-      this.#askLosses().catch((error) => this.#complain(reason(error)));
-    };
-    this.earlier = element("button", { id: "losses-earlier", type: "button", hidden: true, signal, on: { click: goBack } }, said.earlier);
-    this.charts = CHARTS.map(([name, format, steps, lines]) => {
-      const named = lines.map(([line, colour]) => ({ name: overview.lines[line], colour, filled: lines.length === 1 }));
-      return [new Chart({ ...overview.charts, ...said.charts }[name], named, format, steps, "connection", signal), lines];
-    });
-    this.element = element(
-      "section", { class: "connection", "aria-labelledby": "connection-title" },
-      element(
-        "div", { class: "toolbar" },
-        element("a", { href: fragmentOf("connections"), id: "back" }, said.back), this.title, element("span", { class: "spring" }), this.done,
-        mayKick ? element("button", { id: "kick", type: "button", class: "danger", signal, on: { click: () => this.#kick() } }, said.kick) : null,
-      ),
-      this.problem,
-      this.why,
-      element("div", { class: "card" }, this.facts),
-      this.noHistory,
-      element("section", { class: "charts", "aria-label": said.history }, ...this.charts.map(([chart]) => chart.element)),
-      element(
-        "div", { class: "halves" },
-        element("div", { class: "card half" }, this.prefixTitle, this.prefixes, this.morePrefixes),
-        this.#session.mayAsk(LOSSES_TOPIC)
-          ? element(
-            "div", { class: "card half" },
-            element("h3", {}, said.losses), this.noLosses,
-            element("table", {}, this.losses), this.earlier,
-          )
-          : null,
-      ),
-    );
   }
 }

@@ -4,8 +4,8 @@
  */
 
 import { Chart, STEPS } from "../parts/chart.js";
-import { element, say } from "../parts/element.js";
-import { bytes, complaint, duration, moment, percent, reason, short, TIME, visible, whole } from "../parts/figures.js";
+import { complain, element, heads, say } from "../parts/element.js";
+import { bytes, duration, moment, percent, reason, short, TIME, visible, whole } from "../parts/figures.js";
 import { fileSink } from "../parts/file_sink.js";
 import { poll } from "../parts/timing.js";
 import { words } from "../words.js";
@@ -46,33 +46,52 @@ class Journal {
   /** @type {number[]} */ #waiting = [];
   /** @type {{id: string, first: number, at: number | null}} */
   #oldest = { id: "", first: -1, at: null };
-  /** @type {HTMLElement} */ sentence;
-  /** @type {HTMLElement} */ problem;
-  /** @type {HTMLElement} */ card;
   /** @type {Record<string, HTMLElement>} By `words.journal.labels`. */
   figures;
   /** @type {Record<string, HTMLElement>} By `words.journal.facts`. */
   facts;
-  /** @type {Chart} */ rates;
-  /** @type {Chart} */ waits;
-  /** @type {Consumers} */ consumers;
   /** @type {Export} */
   export;
-  /** @type {HTMLElement} */ body;
-  /** @type {HTMLElement} */ element;
 
   /** @param {Shell} shell @param {AbortSignal} signal */
   constructor({ session }, signal) {
     this.#session = session;
-    this.#make(signal);
-    poll(session, ASK_MS, () => this.#ask(), signal, (error) => this.#complain(error));
+    const { journal: said } = words;
+    this.sentence = element("p", { id: "journal-state", role: "status" }, said.asking);
+    this.problem = element("p", { id: "journal-problem", class: "notice", role: "alert", hidden: true });
+    this.card = element("section", { class: "card sentence", "aria-label": said.state }, this.sentence);
+    this.figures = {};
+    const figures = element("section", { class: "figures", "aria-label": said.figures });
+    for (const [name, label] of Object.entries(said.labels)) {
+      this.figures[name] = element("output", { id: `journal-${name}` }, "–");
+      figures.append(element("div", { class: "figure", title: said.hints[name] }, element("span", { class: "label" }, label), this.figures[name]));
+    }
+    this.facts = {};
+    const facts = element("dl", { class: "journal-facts" });
+    for (const [name, label] of Object.entries(said.facts)) {
+      this.facts[name] = element("dd", { id: `journal-${name}` }, "–");
+      facts.append(element("div", { hidden: name === "missed" }, element("dt", {}, label), this.facts[name]));
+    }
+    this.rates = new Chart(said.charts.rate, [{ name: said.charts.rate, colour: "--accent", filled: true }], perSecond, STEPS.whole, "journal", signal);
+    this.waits = new Chart(said.charts.waiting, [{ name: said.charts.waiting, colour: "--waiting", filled: true }], bytes, STEPS.bytes, "journal", signal);
+    this.consumers = new Consumers();
+    this.export = new Export(this.#session, signal);
+    this.body = element(
+      "div", { class: "stack", hidden: true },
+      figures,
+      element("section", { class: "charts", "aria-label": said.history }, this.rates.element, this.waits.element),
+      element("section", { class: "card", "aria-label": said.about }, element("h2", {}, said.about), facts),
+      this.export.element,
+    );
+    this.element = element("div", { class: "journal stack" }, this.card, this.problem, this.body, this.consumers.element);
+    poll(session, ASK_MS, () => this.#ask(), signal, (error) => complain(this.problem, error));
     session.onReady(() => this.#forget(), signal);
   }
 
   async #ask() {
     const told = await this.#session.ask(JOURNAL_TOPIC, null);
     const consumers = await this.#askConsumers(told !== null);
-    this.#complain(null);
+    complain(this.problem, null);
     this.#draw(told, consumers !== null);
     this.consumers.set(consumers);
     if (told !== null) await this.#findOldest(told);
@@ -176,44 +195,6 @@ class Journal {
     const { at } = this.#oldest;
     say(this.facts.oldest, at === null ? words.journal.unknown : words.journal.since(moment(at), duration(Math.max(0, Date.now() / 1000 - at))));
   }
-
-  /** @param {unknown} error */
-  #complain(error) {
-    this.problem.hidden = error === null;
-    say(this.problem, error === null ? "" : complaint(error));
-  }
-
-  /** @param {AbortSignal} signal */
-  #make(signal) {
-    const { journal: said } = words;
-    this.sentence = element("p", { id: "journal-state", role: "status" }, said.asking);
-    this.problem = element("p", { id: "journal-problem", class: "notice", role: "alert", hidden: true });
-    this.card = element("section", { class: "card sentence", "aria-label": said.state }, this.sentence);
-    this.figures = {};
-    const figures = element("section", { class: "figures", "aria-label": said.figures });
-    for (const [name, label] of Object.entries(said.labels)) {
-      this.figures[name] = element("output", { id: `journal-${name}` }, "–");
-      figures.append(element("div", { class: "figure", title: said.hints[name] }, element("span", { class: "label" }, label), this.figures[name]));
-    }
-    this.facts = {};
-    const facts = element("dl", { class: "journal-facts" });
-    for (const [name, label] of Object.entries(said.facts)) {
-      this.facts[name] = element("dd", { id: `journal-${name}` }, "–");
-      facts.append(element("div", { hidden: name === "missed" }, element("dt", {}, label), this.facts[name]));
-    }
-    this.rates = new Chart(said.charts.rate, [{ name: said.charts.rate, colour: "--accent", filled: true }], perSecond, STEPS.whole, "journal", signal);
-    this.waits = new Chart(said.charts.waiting, [{ name: said.charts.waiting, colour: "--waiting", filled: true }], bytes, STEPS.bytes, "journal", signal);
-    this.consumers = new Consumers();
-    this.export = new Export(this.#session, signal);
-    this.body = element(
-      "div", { class: "stack", hidden: true },
-      figures,
-      element("section", { class: "charts", "aria-label": said.history }, this.rates.element, this.waits.element),
-      element("section", { class: "card", "aria-label": said.about }, element("h2", {}, said.about), facts),
-      this.export.element,
-    );
-    this.element = element("div", { class: "journal stack" }, this.card, this.problem, this.body, this.consumers.element);
-  }
 }
 
 // The named consumers of a journal: how far behind each is, and whether it gets nearer.
@@ -235,11 +216,7 @@ class Consumers {
     const { journal: said } = words;
     this.rows = element("tbody", { id: "consumers" });
     this.told = element("p", { id: "consumers-told", class: "quiet told-line", role: "status" });
-    this.table = element(
-      "table", { class: "consumers" },
-      element("thead", {}, element("tr", {}, ...said.columns.map((it) => element("th", { scope: "col" }, it)))),
-      this.rows,
-    );
+    this.table = element("table", { class: "consumers" }, heads(said.columns), this.rows);
     this.element = element(
       "section", { class: "card", "aria-label": said.consumers, hidden: true },
       element("h2", {}, said.consumers), this.table, this.told,
@@ -391,7 +368,7 @@ class Export {
     this.bar.value = 0;
     say(this.told, said.exportReads);
     const { sink } = running;
-    const worker = new Worker(new URL("../../parts/export_worker.js", import.meta.url), { type: "module", name: "export" });
+    const worker = new Worker(new URL("../parts/export_worker.js", import.meta.url), { type: "module", name: "export" });
     running.worker = worker;
     worker.addEventListener("message", (/** @type {MessageEvent<WorkerTold>} */ { data }) => {
       if (this.#running === running) this.#hear(running, sink, worker, data).catch((error) => this.#fail(running, reason(error)));

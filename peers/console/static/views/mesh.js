@@ -4,7 +4,7 @@
  */
 
 import { untyped } from "../hub.js";
-import { element, say, shape } from "../parts/element.js";
+import { complain, element, heads, say, shape } from "../parts/element.js";
 import { bytes, complaint, duration, perSecond, short, visible, whole } from "../parts/figures.js";
 import { poll } from "../parts/timing.js";
 import { fragmentOf } from "../shell/views.js";
@@ -51,15 +51,10 @@ class Mesh {
   /** @type {Hub[]} */ #hubs = [];
   /** @type {Set<string>} */ #way = new Set();
   /** @type {string | null} */ #topic = null;
-  /** @type {HTMLElement} */ sentence;
-  /** @type {HTMLElement} */ problem;
-  /** @type {HTMLElement} */ card;
-  /** @type {HTMLElement} */ picture;
   /** @type {HTMLElement} */ hubs;
   /** @type {HTMLElement} */ services;
   /** @type {HTMLElement} */ names;
   /** @type {HTMLElement} */ nodes;
-  /** @type {HTMLElement} */ element;
   #drawn = "";
 
   /** @param {Shell} shell @param {AbortSignal} signal */
@@ -70,8 +65,20 @@ class Mesh {
       this.#draw();
     }, signal);
     this.stores = new Stores(shell.session, signal);
-    this.#make();
-    poll(shell.session, ASK_MS, () => this.#ask(), signal, (error) => this.#complain(error));
+    const { mesh: said } = words;
+    this.sentence = element("p", { id: "mesh-state", role: "status" }, said.asking);
+    this.problem = element("p", { id: "mesh-problem", class: "notice", role: "alert", hidden: true });
+    this.card = element("section", { class: "card sentence", "aria-label": said.about }, this.sentence);
+    this.picture = element("section", { id: "mesh-picture", class: "card", hidden: true });
+    this.hubs = listing("hubs", said.hubs, said.hubColumns);
+    this.services = listing("services", said.services, said.serviceColumns);
+    this.names = listing("names", said.names, said.nameColumns);
+    this.nodes = listing("nodes", said.nodes, said.nodeColumns);
+    this.element = element(
+      "div", { class: "mesh stack" },
+      this.card, this.problem, this.picture, this.hubs, this.way.element, this.services, this.names, this.nodes, this.stores.element,
+    );
+    poll(shell.session, ASK_MS, () => this.#ask(), signal, (error) => complain(this.problem, error));
   }
 
   /** @param {Place} place */
@@ -85,7 +92,7 @@ class Mesh {
   async #ask() {
     const hubs = await this.#askGraph();
     this.#hubs = hubs;
-    this.#complain(null);
+    complain(this.problem, null);
     this.#draw();
     const [services, names, nodes, stores] = await Promise.all([
       this.#list(SERVICES_TOPIC), this.#list(NAMES_TOPIC), this.#list(NODES_TOPIC), this.#list(STORES_TOPIC),
@@ -168,28 +175,6 @@ class Mesh {
       link === null ? "" : whole(link.dropped_messages),
     ];
   }
-
-  /** @param {unknown} error */
-  #complain(error) {
-    this.problem.hidden = error === null;
-    say(this.problem, error === null ? "" : complaint(error));
-  }
-
-  #make() {
-    const { mesh: said } = words;
-    this.sentence = element("p", { id: "mesh-state", role: "status" }, said.asking);
-    this.problem = element("p", { id: "mesh-problem", class: "notice", role: "alert", hidden: true });
-    this.card = element("section", { class: "card sentence", "aria-label": said.about }, this.sentence);
-    this.picture = element("section", { id: "mesh-picture", class: "card", hidden: true });
-    this.hubs = listing("hubs", said.hubs, said.hubColumns);
-    this.services = listing("services", said.services, said.serviceColumns);
-    this.names = listing("names", said.names, said.nameColumns);
-    this.nodes = listing("nodes", said.nodes, said.nodeColumns);
-    this.element = element(
-      "div", { class: "mesh stack" },
-      this.card, this.problem, this.picture, this.hubs, this.way.element, this.services, this.names, this.nodes, this.stores.element,
-    );
-  }
 }
 
 // Return a table with a title, which is hidden while it has no rows.
@@ -198,7 +183,7 @@ function listing(id, title, columns) {
   return element(
     "section", { class: `card listing ${id}`, "aria-label": title, hidden: true },
     element("h2", {}, title),
-    element("table", {}, element("thead", {}, element("tr", {}, ...columns.map((it) => element("th", { scope: "col" }, it)))), element("tbody", { id: `mesh-${id}` })),
+    element("table", {}, heads(columns), element("tbody", { id: `mesh-${id}` })),
     element("p", { class: "quiet told-line", id: `mesh-${id}-told` }),
   );
 }
@@ -256,11 +241,7 @@ class Way {
     };
     this.told = element("p", { id: "way-told", class: "quiet told-line", role: "status" });
     this.rows = element("tbody", { id: "way" });
-    this.table = element(
-      "table", { class: "way", hidden: true },
-      element("thead", {}, element("tr", {}, ...said.wayColumns.map((it) => element("th", { scope: "col" }, it)))),
-      this.rows,
-    );
+    this.table = element("table", { class: "way", hidden: true }, heads(said.wayColumns), this.rows);
     this.element = element(
       "section", { class: "card", "aria-label": said.way, hidden: !shell.session.mayAsk(TRACE_TOPIC) },
       element("h2", {}, said.way),
@@ -406,7 +387,6 @@ const WIDEST = Math.PI;
 
 /**
  * @typedef {{id: string, name: string, kind: "own" | "hub" | "lost" | "zeek", x: number, y: number}} Node
- *
  * @typedef {{one: string, other: string, kind: "link" | "gateway" | "zeek"}} Edge
  *   `one`: Id, the lower of the two.
  */
@@ -516,8 +496,7 @@ class Stores {
     /** @param {string} id @param {string[]} columns @returns {[HTMLElement, HTMLTableSectionElement]} */
     const table = (id, columns) => {
       const rows = element("tbody", { id });
-      const heads = element("tr", {}, ...columns.map((it) => element("th", { scope: "col" }, it)));
-      return [element("table", { class: id }, element("thead", {}, heads), rows), rows];
+      return [element("table", { class: id }, heads(columns), rows), rows];
     };
     const [list, rows] = table("stores", said.storeColumns);
     const [entries, entryRows] = table("entries", said.entryColumns);

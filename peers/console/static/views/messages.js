@@ -10,7 +10,7 @@
  * The page is given a thousand rows a second at most, and says what share of all messages that is.
  */
 
-import { element, say } from "../parts/element.js";
+import { element, heads, say } from "../parts/element.js";
 import { Feed } from "../parts/feed.js";
 import { complaint, moment, reason, TIME, visible, whole } from "../parts/figures.js";
 import { lineOf } from "../parts/file_sink.js";
@@ -39,7 +39,6 @@ const HISTORY_MS = 300_000;
 /**
  * @typedef {{prefix: string, labels: string, search: string, at: string, offset: string}} Wanted
  *   What is looked at, as it stands in the address.
- *
  * @typedef {{prefix?: string, labels?: string, search?: string, at?: string, offset?: string | number}} Changes
  */
 
@@ -61,34 +60,69 @@ class Messages {
   /** @type {{at: number, matched: number, shown: number}[]} Of the last moments. */
   #shares = [];
   #isHeld = false; // as the feed was told
-  /** @type {Topics} */ topics;
-  /** @type {Inspector} */ inspector;
-  /** @type {Stream} */ stream;
-  /** @type {Selection} */ selection;
-  /** @type {History} */ history;
-  /** @type {HTMLElement} */ figures;
   /** @type {HTMLElement} */ receivedFigure;
   /** @type {HTMLElement} */ topicFigure;
   /** @type {HTMLElement} */ droppedFigure;
-  /** @type {HTMLElement} */ skipped;
-  /** @type {HTMLElement} */ share;
-  /** @type {HTMLElement} */ problem;
-  /** @type {HTMLElement} */ emptyConnected;
-  /** @type {HTMLElement} */ emptyDisconnected;
-  /** @type {HTMLElement} */ topicRows;
-  /** @type {HTMLElement} */ otherTopics;
   /** @type {HTMLInputElement} */ prefix;
   /** @type {HTMLInputElement} */ labels;
   /** @type {HTMLInputElement} */ search;
   /** @type {HTMLButtonElement} */ hold;
   /** @type {HTMLButtonElement} */ turn;
   /** @type {import("./messages/stream.js").Elements} */ streamParts;
-  /** @type {HTMLElement} */ element;
 
   /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
     this.#shell = shell;
-    this.#make(signal);
+    const { messages: said } = words;
+    const figure = (/** @type {string} */ id, /** @type {string} */ label, /** @type {string} */ title = "", /** @type {string} */ box = "") => {
+      const output = element("output", { id }, "0");
+      this.figures.append(element("div", { class: "figure", title: title || null, id: box || null }, element("span", { class: "label" }, label), output));
+      return output;
+    };
+    this.figures = element("section", { class: "figures" });
+    this.receivedFigure = figure("received", said.received, said.receivedHint);
+    this.topicFigure = figure("topic-count", said.topics);
+    this.droppedFigure = figure("dropped", said.missed, said.missedHint, "dropped-figure");
+    this.skipped = element("span", { id: "skipped", class: "badge", hidden: true, title: said.skippedHint });
+    this.share = element("span", { id: "share", class: "badge", hidden: true, title: said.shareHint });
+    this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
+    this.emptyConnected = element("span", { id: "empty-connected", hidden: true }, said.none[0], element("code", {}, said.none[1]));
+    this.emptyDisconnected = element("span", { id: "empty-disconnected" }, said.disconnected);
+    this.topicRows = element("tbody", { id: "topics" });
+    this.otherTopics = element("p", { id: "other-topics", class: "quiet", hidden: true });
+
+    const { session, wall } = this.#shell;
+    const mayPublish = session.may("publish") && !wall;
+    const viewport = this.#makeStream(said);
+    this.inspector = new Inspector(signal);
+    this.stream = new Stream(this.streamParts, (row) => this.inspector.show(row));
+    this.selection = new Selection(this.stream, mayPublish ? session.client : null, signal);
+    this.history = new History((place) => this.#go(place), signal);
+    this.element = element(
+      "div", { class: "messages" },
+      this.figures,
+      element(
+        "section", { class: "card stream", "aria-label": said.title },
+        this.#makeFilter(said, signal),
+        this.#makeTools(said, signal),
+        this.history.element,
+        this.problem,
+        element("div", { class: "heads", "aria-hidden": "true" }, ...[said.time, said.topic, said.value].map((it) => element("span", {}, it))),
+        viewport,
+        this.inspector.element,
+      ),
+      element(
+        "aside", {},
+        element(
+          "section", { class: "card", "aria-label": said.topics },
+          element("h2", {}, said.busiest),
+          element("table", {}, heads([said.topic, said.count, said.perSecond]), this.topicRows),
+          this.otherTopics,
+        ),
+        mayPublish ? publishing(session.client, signal) : null,
+      ),
+      this.selection.dialog,
+    );
     this.topics = new Topics(this.topicRows, this.otherTopics, (topic) => this.#go({ prefix: topic, labels: "", search: "" }));
     this.#feed = new Feed(shell.session.token, {
       rows: (told) => this.#take(told),
@@ -239,64 +273,6 @@ class Messages {
     this.stream.clear();
     this.inspector.show(null);
     this.#complain(null);
-  }
-
-  /** @param {AbortSignal} signal */
-  #make(signal) {
-    const { messages: said } = words;
-    const figure = (/** @type {string} */ id, /** @type {string} */ label, /** @type {string} */ title = "", /** @type {string} */ box = "") => {
-      const output = element("output", { id }, "0");
-      this.figures.append(element("div", { class: "figure", title: title || null, id: box || null }, element("span", { class: "label" }, label), output));
-      return output;
-    };
-    this.figures = element("section", { class: "figures" });
-    this.receivedFigure = figure("received", said.received, said.receivedHint);
-    this.topicFigure = figure("topic-count", said.topics);
-    this.droppedFigure = figure("dropped", said.missed, said.missedHint, "dropped-figure");
-    this.skipped = element("span", { id: "skipped", class: "badge", hidden: true, title: said.skippedHint });
-    this.share = element("span", { id: "share", class: "badge", hidden: true, title: said.shareHint });
-    this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
-    this.emptyConnected = element("span", { id: "empty-connected", hidden: true }, said.none[0], element("code", {}, said.none[1]));
-    this.emptyDisconnected = element("span", { id: "empty-disconnected" }, said.disconnected);
-    this.topicRows = element("tbody", { id: "topics" });
-    this.otherTopics = element("p", { id: "other-topics", class: "quiet", hidden: true });
-
-    const { session, wall } = this.#shell;
-    const mayPublish = session.may("publish") && !wall;
-    const viewport = this.#makeStream(said);
-    this.inspector = new Inspector(signal);
-    this.stream = new Stream(this.streamParts, (row) => this.inspector.show(row));
-    this.selection = new Selection(this.stream, mayPublish ? session.client : null, signal);
-    this.history = new History((place) => this.#go(place), signal);
-    this.element = element(
-      "div", { class: "messages" },
-      this.figures,
-      element(
-        "section", { class: "card stream", "aria-label": said.title },
-        this.#makeFilter(said, signal),
-        this.#makeTools(said, signal),
-        this.history.element,
-        this.problem,
-        element("div", { class: "heads", "aria-hidden": "true" }, ...[said.time, said.topic, said.value].map((it) => element("span", {}, it))),
-        viewport,
-        this.inspector.element,
-      ),
-      element(
-        "aside", {},
-        element(
-          "section", { class: "card", "aria-label": said.topics },
-          element("h2", {}, said.busiest),
-          element(
-            "table", {},
-            element("thead", {}, element("tr", {}, ...[said.topic, said.count, said.perSecond].map((it) => element("th", { scope: "col" }, it)))),
-            this.topicRows,
-          ),
-          this.otherTopics,
-        ),
-        mayPublish ? publishing(session.client, signal) : null,
-      ),
-      this.selection.dialog,
-    );
   }
 
   /** @param {typeof words.messages} said @param {AbortSignal} signal */

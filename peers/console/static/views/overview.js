@@ -3,7 +3,7 @@
 import { labelOf, whySlow } from "../feeds/connections.js";
 import { History } from "../feeds/history.js";
 import { Chart, STEPS } from "../parts/chart.js";
-import { element, say } from "../parts/element.js";
+import { complain, element, say } from "../parts/element.js";
 import { bytes, duration, percent, perSecond, reason, short, visible, whole } from "../parts/figures.js";
 import { poll } from "../parts/timing.js";
 import { fragmentOf } from "../shell/views.js";
@@ -46,21 +46,45 @@ export const overview = {
 class Overview {
   #session;
   #history = new History();
-  /** @type {HTMLElement} */ sentence;
-  /** @type {HTMLElement} */ problem;
-  /** @type {HTMLElement} */ card;
   /** @type {Record<typeof FIGURES[number], HTMLElement>} */ figures;
-  /** @type {Slow} */ slow;
-  /** @type {HTMLElement} */ alarms;
-  /** @type {HTMLElement} */ losers;
   /** @type {[Chart, typeof CHARTS[number][3]][]} */ charts;
-  /** @type {HTMLElement} */ element;
 
   /** @param {Shell} shell @param {AbortSignal} signal */
   constructor({ session }, signal) {
     this.#session = session;
-    this.#make(signal);
-    const fail = (/** @type {unknown} */ error) => this.#complain(reason(error));
+    const { overview: said } = words;
+    this.sentence = element("p", { id: "sentence", role: "status" }, said.asking);
+    this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
+    this.card = element("section", { class: "card sentence", "aria-label": said.state }, this.sentence);
+    const output = (/** @type {string} */ name) => element("output", { id: `figure-${name}` }, "–");
+    this.figures = {
+      in: output("in"), out: output("out"), connections: output("connections"),
+      subscribers: output("subscribers"), slow: output("slow"), lost: output("lost"),
+    };
+    const figures = element("section", { class: "figures", "aria-label": said.figures });
+    for (const name of FIGURES) {
+      const label = element("span", { class: "label" }, said[name]);
+      figures.append(element("div", { class: "figure", title: said.hints[name] }, label, this.figures[name]));
+    }
+    this.slow = new Slow(this.#session, signal);
+    this.alarms = element(
+      "section", { id: "alarms", class: "card", role: "alert", "aria-label": said.alarms, hidden: true },
+      element("h2", {}, said.alarms), element("ul"),
+    );
+    this.losers = element(
+      "section", { id: "losers", class: "card", "aria-label": said.losers, hidden: true },
+      element("h2", {}, said.losers), element("ul"),
+    );
+    this.charts = CHARTS.map(([name, format, steps, lines]) => {
+      const named = lines.map(([figure, colour]) => ({ name: said.lines[figure], colour, filled: lines.length === 1 }));
+      return [new Chart(said.charts[name], named, format, steps, "overview", signal), lines];
+    });
+    this.element = element(
+      "div", { class: "overview" },
+      this.card, this.problem, this.alarms, this.slow.element, figures, this.losers,
+      element("section", { class: "charts", "aria-label": said.history }, ...this.charts.map(([chart]) => chart.element)),
+    );
+    const fail = (/** @type {unknown} */ error) => complain(this.problem, reason(error));
     poll(session, ASK_MS, () => this.#askState(), signal, fail);
     poll(session, ASK_MS, () => this.#askHistory(), signal, fail);
     session.onReady(() => this.#history.forget(), signal);
@@ -68,7 +92,7 @@ class Overview {
 
   async #askState() {
     const state = await this.#session.ask(STATE_TOPIC, null);
-    this.#complain("");
+    complain(this.problem, "");
     this.slow.set(state.slow_ids);
     this.#drawSentence(state);
     const isBad = state.troubles.length > 0 || state.dropped_messages > 0;
@@ -134,48 +158,6 @@ class Overview {
     if (by.map(String).join("\n") === this.losers.dataset.shown) return;
     this.losers.dataset.shown = by.map(String).join("\n");
     this.losers.querySelector("ul")?.replaceChildren(...rows);
-  }
-
-  /** @param {string} text */
-  #complain(text) {
-    this.problem.hidden = text === "";
-    say(this.problem, text);
-  }
-
-  /** @param {AbortSignal} signal */
-  #make(signal) {
-    const { overview: said } = words;
-    this.sentence = element("p", { id: "sentence", role: "status" }, said.asking);
-    this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
-    this.card = element("section", { class: "card sentence", "aria-label": said.state }, this.sentence);
-    const output = (/** @type {string} */ name) => element("output", { id: `figure-${name}` }, "–");
-    this.figures = {
-      in: output("in"), out: output("out"), connections: output("connections"),
-      subscribers: output("subscribers"), slow: output("slow"), lost: output("lost"),
-    };
-    const figures = element("section", { class: "figures", "aria-label": said.figures });
-    for (const name of FIGURES) {
-      const label = element("span", { class: "label" }, said[name]);
-      figures.append(element("div", { class: "figure", title: said.hints[name] }, label, this.figures[name]));
-    }
-    this.slow = new Slow(this.#session, signal);
-    this.alarms = element(
-      "section", { id: "alarms", class: "card", role: "alert", "aria-label": said.alarms, hidden: true },
-      element("h2", {}, said.alarms), element("ul"),
-    );
-    this.losers = element(
-      "section", { id: "losers", class: "card", "aria-label": said.losers, hidden: true },
-      element("h2", {}, said.losers), element("ul"),
-    );
-    this.charts = CHARTS.map(([name, format, steps, lines]) => {
-      const named = lines.map(([figure, colour]) => ({ name: said.lines[figure], colour, filled: lines.length === 1 }));
-      return [new Chart(said.charts[name], named, format, steps, "overview", signal), lines];
-    });
-    this.element = element(
-      "div", { class: "overview" },
-      this.card, this.problem, this.alarms, this.slow.element, figures, this.losers,
-      element("section", { class: "charts", "aria-label": said.history }, ...this.charts.map(([chart]) => chart.element)),
-    );
   }
 }
 

@@ -1,7 +1,7 @@
 /** Settings in force, with their values and origins (`$hub/settings`, every ten seconds). */
 
-import { complaint, exact, visible } from "../parts/figures.js";
-import { element, say } from "../parts/element.js";
+import { exact, visible } from "../parts/figures.js";
+import { complain, element, heads, say } from "../parts/element.js";
 import { poll } from "../parts/timing.js";
 import { fragmentOf } from "../shell/views.js";
 import { words } from "../words.js";
@@ -50,14 +50,14 @@ class Settings {
         this.search, element("label", { class: "choice" }, this.onlySet, said.onlySet), element("span", { class: "spring" }), this.count,
       ),
       this.problem,
-      element("table", {}, element("thead", {}, element("tr", {}, ...said.columns.map((it) => element("th", { scope: "col" }, it)))), this.rows),
+      element("table", {}, heads(said.columns), this.rows),
     );
     const ask = async () => {
       this.#settings = await session.ask(SETTINGS_TOPIC, null);
-      this.#complain(null);
+      complain(this.problem, null);
       this.#draw();
     };
-    poll(session, ASK_MS, ask, signal, (error) => this.#complain(error));
+    poll(session, ASK_MS, ask, signal, (error) => complain(this.problem, error));
   }
 
   /** @param {Place} place */
@@ -79,12 +79,6 @@ class Settings {
     if (this.rows.dataset.shown === made) return;
     this.rows.dataset.shown = made;
     this.rows.replaceChildren(...found.map(settingRow));
-  }
-
-  /** @param {unknown} error */
-  #complain(error) {
-    this.problem.hidden = error === null;
-    say(this.problem, error === null ? "" : complaint(error));
   }
 }
 

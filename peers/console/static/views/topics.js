@@ -2,7 +2,7 @@
 
 import { History } from "../feeds/history.js";
 import { Chart, STEPS } from "../parts/chart.js";
-import { element, say } from "../parts/element.js";
+import { complain, element, heads, say } from "../parts/element.js";
 import { Feed } from "../parts/feed.js";
 import { bytes, complaint, exact, moment, percent, perSecond, short, visible, whole } from "../parts/figures.js";
 import { poll } from "../parts/timing.js";
@@ -70,7 +70,7 @@ class Topics {
       this.detail.element,
     );
     shell.session.onReady(() => this.#ask(), signal);
-    poll(shell.session, ASK_MS, () => this.#askAll(), signal, (error) => this.#complain(error));
+    poll(shell.session, ASK_MS, () => this.#askAll(), signal, (error) => complain(this.problem, error));
   }
 
   #topic = "";
@@ -98,7 +98,7 @@ class Topics {
 
   #ask() {
     this.#askAll().catch((error) => {
-      if (!this.#signal.aborted && this.#shell.session.isOpen) this.#complain(error);
+      if (!this.#signal.aborted && this.#shell.session.isOpen) complain(this.problem, error);
     });
   }
 
@@ -126,15 +126,9 @@ class Topics {
   /** @param {Level} level */
   #say({ counted, rows }) {
     const { topics: said } = words;
-    this.#complain(null);
+    complain(this.problem, null);
     if (rows.length === 0) say(this.told, this.#search ? said.notFound : said.none);
     else say(this.told, said.has(whole(counted)));
-  }
-
-  /** @param {unknown} error */
-  #complain(error) {
-    this.problem.hidden = error === null;
-    say(this.problem, error === null ? "" : complaint(error));
   }
 }
 
@@ -197,11 +191,7 @@ class Detail {
       this.plot,
       element("h3", {}, said.last), this.at, this.last,
       element("h3", {}, said.fields), this.fieldsTold,
-      element(
-        "table", { class: "fields" },
-        element("thead", {}, element("tr", {}, ...said.heads.map((it) => element("th", { scope: "col" }, it)))),
-        this.rows,
-      ),
+      element("table", { class: "fields" }, heads(said.heads), this.rows),
     );
     this.element = element(
       "section", { id: "topic-detail", class: "card detail", "aria-label": said.detail, hidden: true },
@@ -376,12 +366,9 @@ const REVEALED = 16;
 
 /**
  * @typedef {"rate" | "bytes" | "topics" | "name"} Order
- *
  * @typedef {{depth: number, name: string, isOpen: boolean, isOthers: boolean}} Drawn
  *   Beside what the hub tells of a row. `isOthers`: Whether it stands for those that are not told of.
- *
  * @typedef {TopicRow & Drawn} Shown
- *
  * @typedef {{root: HTMLElement, mark: HTMLElement, name: HTMLElement, messages: HTMLElement, size: HTMLElement,
  *   subscribers: HTMLElement, row: Shown}} Line
  *   The elements of a row in sight.

@@ -8,9 +8,7 @@ import { deferred, handled, now } from "../waiting.js";
 
 /**
  * @typedef {Line & {read: (asked: unknown[]) => Promise<any>}} CopyLine
- *
  * @typedef {[number: number, kind: number, key: string | null, value: string | null, expires: unknown, publisher: string | null]} ChangeRow
- *
  * @typedef {(told: (changes: Change[]) => void, ended: (error: Error) => void) => Copying} MakeCopying
  */
 
@@ -233,17 +231,13 @@ function isPassing(error) {
 
 /**
  * @typedef {{value: string, version: number}} Held Of an entry, its value as it came.
- *
  * @typedef {Map<string, Held>} Entries By key, as it came: equal keys have equal texts.
- *
  * @typedef {[key: string, value: string, version: number, expires?: number | null]} Row Of a page.
- *
  * @typedef {{number: number, kind: number, key: string | null, value: string | null, old: string | null,
  *   publisher: string | null, present: boolean, partial: boolean, isOther: boolean}} Change
  *   `kind`: Of `CHANGE_KINDS`. `key`: Null where all entries are gone. `present`: Whether it stands for an entry that
  *   was there before. `partial`: Whether it makes a state of the store only with those behind it. `isOther`: Whether
  *   it is of an entry that is not copied.
- *
  * @typedef {{epoch: number, number: number, until: number | null, entries: Entries}} Loading
  *   A state that is being read.
  */

@@ -20,7 +20,6 @@ import { CHANGE_KINDS, CLEARED, Copying, HELD_CHANGES } from "./copying.js";
  * @property {(topic: string, value: unknown) => void} publish
  * @property {(prefix: string, callback: Deliver, ended: (error: Error | null) => void) => Subscription} subscribe
  * @property {Client["on"]} on
- *
  * @typedef {[value: string, version: number, leftNs: number | null]} EntryRow
  */
 

@@ -241,7 +241,6 @@ const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 /**
  * @typedef {"getUint8" | "getUint16" | "getUint32" | "getInt8" | "getInt16" | "getInt32" | "getFloat32" | "getFloat64" | "getBigUint64"
  *   | "getBigInt64"} Getter
- *
  * @typedef {[size: number, get: "getUint8" | "getUint16" | "getUint32" | "getInt8" | "getInt16" | "getInt32", make?: string]} Mark
  */
 

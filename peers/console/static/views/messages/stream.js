@@ -28,7 +28,6 @@ const SPARE_ROWS = 2;
 /**
  * @typedef {{viewport: HTMLElement, spacer: HTMLElement, rows: HTMLElement, empty: HTMLElement}} Elements
  *   What is drawn into.
- *
  * @typedef {{root: HTMLElement, time: HTMLElement, topic: HTMLElement, value: HTMLElement, hue: number,
  *   row: Row | undefined}} Line
  *   `hue`: Of the topic, as it was set last.
