@@ -63,6 +63,25 @@ export function complain(place, error) {
   say(place, text);
 }
 
+/** Replace what stands in a place, if `key` differs from the last one. @param {HTMLElement} place @param {string} key @param {() => Node[]} make */
+export function renew(place, key, make) {
+  if (place.dataset.shown === key) return;
+  place.dataset.shown = key;
+  place.replaceChildren(...make());
+}
+
+/**
+ * A form in one line, which the page handles itself: the browser sends nothing.
+ * @param {() => void} submit @param {Attributes} attributes @param {...(Node | string | null)} children
+ */
+export function form(submit, attributes, ...children) {
+  const act = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    submit();
+  };
+  return element("form", { class: "toolbar", autocomplete: "off", on: { submit: act }, ...attributes }, ...children);
+}
+
 /** Return the head of a table. @param {readonly string[]} columns */
 export function heads(columns) {
   return element("thead", {}, element("tr", {}, ...columns.map((it) => element("th", { scope: "col" }, it))));

@@ -3,7 +3,7 @@
  * what a user may do.
  */
 
-import { complain, element, heads, say } from "../parts/element.js";
+import { complain, element, form, heads, renew, say } from "../parts/element.js";
 import { bytes, clock, complaint, short, since, visible, whole } from "../parts/figures.js";
 import { poll } from "../parts/timing.js";
 import { fragmentOf } from "../shell/views.js";
@@ -15,6 +15,7 @@ import { words } from "../words.js";
  * @import { Place, Shell } from "../shell/views.js"
  */
 
+const said = words.access;
 const USERS_TOPIC = "$hub/users";
 const AUDIT_TOPIC = "$hub/audit";
 
@@ -60,11 +61,7 @@ class Access {
   /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
     this.#session = shell.session;
-    const { access: said } = words;
-    const go = (/** @type {Event} */ event) => {
-      event.preventDefault();
-      shell.go("access", [], { search: this.search.value });
-    };
+    const go = () => shell.go("access", [], { search: this.search.value });
     this.search = element("input", { id: "users-search", type: "text", spellcheck: "false", maxlength: 1024, placeholder: said.searchHint, "aria-label": said.search, "data-search": true });
     this.problem = element("p", { id: "access-problem", class: "notice", role: "alert", hidden: true });
     this.users = element("tbody", { id: "users" });
@@ -79,7 +76,7 @@ class Access {
       element(
         "section", { class: "card", "aria-label": said.users },
         element("h2", {}, said.users),
-        element("form", { class: "toolbar", autocomplete: "off", signal, on: { submit: go } }, this.search, element("button", { type: "submit" }, said.find)),
+        form(go, { signal }, this.search, element("button", { type: "submit" }, said.find)),
         element("table", { class: "users" }, heads(said.userColumns), this.users), this.told,
       ),
       this.trial.element,
@@ -153,16 +150,11 @@ class Access {
   }
 
   #drawUsers() {
-    const { access: said } = words;
     const wanted = this.#search.toLowerCase().split(/\s+/).filter(Boolean);
     const isFound = (/** @type {User} */ { user, roles }) => wanted.every((word) => `${user} ${roles.join(" ")}`.toLowerCase().includes(word));
     const found = wanted.length === 0 ? this.#users : this.#users.filter(isFound);
     const shown = found.slice(0, ROWS);
-    const made = JSON.stringify(shown);
-    if (this.users.dataset.shown !== made) {
-      this.users.dataset.shown = made;
-      this.users.replaceChildren(...shown.map(userRow));
-    }
+    renew(this.users, JSON.stringify(shown), () => shown.map(userRow));
     const isOpen = this.#users.every(({ user }) => user === "");
     say(this.told, this.#users.length > 0 && isOpen ? said.noUsers : found.length > shown.length ? said.others(found.length - shown.length) : found.length === 0 ? said.notFound : "");
   }
@@ -170,7 +162,6 @@ class Access {
 
 /** @param {User} row */
 function userRow({ user, roles, connections, queued_bytes: queued, published_messages: published, dropped_messages: dropped }) {
-  const { access: said } = words;
   const name = user === "" ? element("span", { class: "quiet" }, said.nobody) : element("a", { href: fragmentOf("connections", [], { search: user }) }, visible(user));
   return element(
     "tr", {},
@@ -183,7 +174,6 @@ function userRow({ user, roles, connections, queued_bytes: queued, published_mes
 
 /** @param {AuditEvent} event */
 function eventRow({ what, at, user, name, address, action, text: reason, count, how, of, ...others }) {
-  const { access: said } = words;
   const details = /** @type {Record<string, unknown>} */ (others);
   const changed = DETAILS.filter((key) => key in details).map((key) => `${key}: ${JSON.stringify(details[key])}`);
   const times = typeof count === "number" && count > 1 ? said.times(count) : "";
@@ -229,7 +219,6 @@ class Trial {
 
   /** @param {Session} session @param {AbortSignal} signal */
   constructor(session, signal) {
-    const { access: said } = words;
     this.#session = session;
     const field = (/** @type {string} */ id, /** @type {string} */ label, /** @type {Record<string, string>} */ attributes = {}) =>
       element("input", { id, type: "text", spellcheck: "false", maxlength: 1024, placeholder: label, "aria-label": label, ...attributes });
@@ -240,15 +229,12 @@ class Trial {
     this.users = element("datalist", { id: "trial-users" });
     this.roles = element("datalist", { id: "trial-roles" });
     this.answers = element("div", { id: "trial-answers", class: "answers", role: "status" });
-    const submit = (/** @type {Event} */ event) => {
-      event.preventDefault();
-      this.#ask();
-    };
+    const submit = () => this.#ask();
     this.element = element(
       "section", { class: "card trial", "aria-label": said.trial, hidden: !session.mayAsk(POLICY_TOPIC) },
       element("h2", {}, said.trial),
-      element(
-        "form", { class: "toolbar", autocomplete: "off", signal, on: { submit } },
+      form(
+        submit, { signal },
         this.user, this.role, this.action, this.topic, element("button", { type: "submit" }, said.trialAsk), this.users, this.roles,
       ),
       this.answers,
@@ -286,7 +272,6 @@ class Trial {
 
 /** @param {Verdict} verdict */
 function verdictOf({ allowed, text, limits }) {
-  const { access: said } = words;
   const set = limits.filter(({ most }) => most !== null);
   return element(
     "div", { class: allowed ? "allowed" : "refused", dataset: { allowed: String(allowed) } },

@@ -6,7 +6,7 @@
 import { Connections, fullness, labelOf, ORDERS, sort, wanted, whySlow } from "../feeds/connections.js";
 import { History } from "../feeds/history.js";
 import { Chart, STEPS } from "../parts/chart.js";
-import { complain, confirm, element, say } from "../parts/element.js";
+import { complain, confirm, element, renew, say } from "../parts/element.js";
 import { bytes, duration, moment, percent, perSecond, reason, short, since, whole } from "../parts/figures.js";
 import { numeric, Table, textual } from "../parts/table.js";
 import { poll } from "../parts/timing.js";
@@ -19,6 +19,7 @@ import { words } from "../words.js";
  * @import { Place, Shell } from "../shell/views.js"
  */
 
+const said = words.connections;
 const WHO_TOPIC = "$hub/who";
 const STATE_TOPIC = "$hub/state";
 
@@ -72,7 +73,6 @@ class ConnectionsView {
   constructor(shell, signal) {
     this.#shell = shell;
     const { session } = shell;
-    const { connections: said } = words;
     const wish = (/** @type {keyof Filter} */ name) => (/** @type {Event} */ event) =>
       this.#seek({ [name]: /** @type {HTMLInputElement | HTMLSelectElement} */ (event.target).value });
     this.searchField = element("input", {
@@ -374,12 +374,8 @@ class ConnectionPage {
   async #askLosses() {
     const found = await this.#session.ask(LOSSES_TOPIC, { id: this.#id, limit: this.#wanted });
     this.earlier.hidden = found.length < this.#wanted;
-    const shown = found.map(({ at, messages, why }) =>
-      element("tr", {}, element("td", {}, moment(at)), element("td", {}, why), element("td", {}, whole(messages))));
-    const key = JSON.stringify(found);
-    if (this.losses.dataset.shown === key) return;
-    this.losses.dataset.shown = key;
-    this.losses.replaceChildren(...shown);
+    renew(this.losses, JSON.stringify(found), () => found.map(({ at, messages, why }) =>
+      element("tr", {}, element("td", {}, moment(at)), element("td", {}, why), element("td", {}, whole(messages)))));
     this.noLosses.hidden = found.length > 0;
   }
 
@@ -423,10 +419,7 @@ class ConnectionPage {
   /** @param {Connection} row */
   #drawPrefixes(row) {
     say(this.prefixTitle, words.connection.prefixes(row.prefixes));
-    const key = row.sample.join("\n");
-    if (this.prefixes.dataset.shown === key) return;
-    this.prefixes.dataset.shown = key;
-    this.prefixes.replaceChildren(...row.sample.map((prefix) => element("li", { class: "cut", title: prefix }, prefix || words.connection.everything)));
+    renew(this.prefixes, row.sample.join("\n"), () => row.sample.map((prefix) => element("li", { class: "cut", title: prefix }, prefix || words.connection.everything)));
     this.morePrefixes.hidden = row.prefixes <= row.sample.length;
     say(this.morePrefixes, words.connection.more(row.prefixes - row.sample.length));
   }

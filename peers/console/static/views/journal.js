@@ -4,7 +4,7 @@
  */
 
 import { Chart, STEPS } from "../parts/chart.js";
-import { complain, element, heads, say } from "../parts/element.js";
+import { complain, element, form, heads, say } from "../parts/element.js";
 import { bytes, duration, moment, percent, reason, short, TIME, visible, whole } from "../parts/figures.js";
 import { fileSink } from "../parts/file_sink.js";
 import { poll } from "../parts/timing.js";
@@ -18,6 +18,7 @@ import { words } from "../words.js";
  * @import { Shell } from "../shell/views.js"
  */
 
+const said = words.journal;
 const JOURNAL_TOPIC = "$hub/journal";
 const CONSUMERS_TOPIC = "$hub/consumers";
 
@@ -56,7 +57,6 @@ class Journal {
   /** @param {Shell} shell @param {AbortSignal} signal */
   constructor({ session }, signal) {
     this.#session = session;
-    const { journal: said } = words;
     this.sentence = element("p", { id: "journal-state", role: "status" }, said.asking);
     this.problem = element("p", { id: "journal-problem", class: "notice", role: "alert", hidden: true });
     this.card = element("section", { class: "card sentence", "aria-label": said.state }, this.sentence);
@@ -117,7 +117,6 @@ class Journal {
 
   /** @param {Told | null} told @param {boolean} hasConsumers */
   #draw(told, hasConsumers) {
-    const { journal: said } = words;
     this.body.hidden = told === null;
     if (told === null) {
       this.card.dataset.state = "none";
@@ -165,7 +164,6 @@ class Journal {
 
   /** @param {Told} told */
   #drawTier({ tier, committed }) {
-    const { journal: said } = words;
     if (tier === null) say(this.facts.tier, said.noTier);
     else if (tier.error) say(this.facts.tier, said.tierFailed(tier.error));
     else say(this.facts.tier, said.tier(whole(Math.max(0, committed - tier.next)), whole(tier.files), bytes(tier.size_bytes), whole(tier.first)));
@@ -213,7 +211,6 @@ class Consumers {
   #before = new Map();
 
   constructor() {
-    const { journal: said } = words;
     this.rows = element("tbody", { id: "consumers" });
     this.told = element("p", { id: "consumers-told", class: "quiet told-line", role: "status" });
     this.table = element("table", { class: "consumers" }, heads(said.columns), this.rows);
@@ -229,7 +226,6 @@ class Consumers {
 
   /** Show them as the hub lists them; null hides it all. @param {Consumer[] | null} listed */
   set(listed) {
-    const { journal: said } = words;
     this.element.hidden = listed === null;
     if (listed === null) return;
     const now = performance.now() / 1000;
@@ -271,7 +267,6 @@ function row(one, rate) {
 // Return how one does: `good`, `slow` or `bad`, and in words.
 /** @param {Consumer} consumer @param {number | null} rate @returns {[state: string, text: string]} */
 function standing({ error, lag, members, committed_s }, rate) {
-  const { journal: said } = words;
   if (error) return ["bad", visible(error)];
   if (typeof committed_s === "number") return standingOfQuery(committed_s, lag, rate);
   return lag > 0 && members === 0 ? ["bad", said.nobody] : pace(lag, rate);
@@ -289,7 +284,6 @@ function standingOfQuery(heard, lag, rate) {
 
 /** Return how one gets on. @param {number} lag @param {number | null} rate @returns {[state: string, text: string]} */
 function pace(lag, rate) {
-  const { journal: said } = words;
   if (lag === 0) return ["good", said.keepsUp];
   if (rate === null) return ["slow", said.waits];
   if (rate > LEAST_RATE) return ["bad", said.fallsBehind(short(rate))];
@@ -314,7 +308,6 @@ class Export {
 
   /** @param {Session} session @param {AbortSignal} signal Of the view. */
   constructor(session, signal) {
-    const { journal: said } = words;
     this.#session = session;
     const time = (/** @type {string} */ id, /** @type {string} */ label) => element("input", { id, type: "text", placeholder: said.exportTime, pattern: TIME, "aria-label": label });
     this.prefix = element("input", { id: "export-prefix", type: "text", spellcheck: "false", maxlength: 1024, placeholder: said.exportPrefix, "aria-label": said.exportPrefix });
@@ -324,15 +317,12 @@ class Export {
     this.cancel = element("button", { id: "export-cancel", type: "button", hidden: true, signal, on: { click: () => this.#cancel() } }, said.exportCancel);
     this.bar = element("progress", { id: "export-bar", max: 1, value: 0, hidden: true, "aria-label": said.exportBar });
     this.told = element("p", { id: "export-told", class: "quiet told-line", role: "status" }, said.exportHint);
-    const go = (/** @type {Event} */ event) => {
-      event.preventDefault();
-      this.#begin().catch((error) => this.#end(said.exportFailed(reason(error))));
-    };
+    const go = () => this.#begin().catch((error) => this.#end(said.exportFailed(reason(error))));
     this.element = element(
       "section", { class: "card export", "aria-label": said.exportTitle, hidden: !session.may("journal") },
       element("h2", {}, said.exportTitle),
-      element(
-        "form", { class: "toolbar", autocomplete: "off", signal, on: { submit: go } },
+      form(
+        go, { signal },
         this.prefix, element("label", {}, said.exportFrom, this.from), element("label", {}, said.exportTo, this.to), this.begin, this.cancel,
       ),
       this.bar, this.told,
@@ -347,7 +337,6 @@ class Export {
   }
 
   async #begin() {
-    const { journal: said } = words;
     if (this.#running !== null || this.#range === null) return;
     /** @type {Running} */
     const running = { worker: null, sink: null, written: 0, from: milliseconds(this.from), to: milliseconds(this.to), began: null };
@@ -379,7 +368,6 @@ class Export {
 
   /** @param {Running} running @param {Sink} sink @param {Worker} worker @param {WorkerTold} told */
   async #hear(running, sink, worker, told) {
-    const { journal: said } = words;
     if (told.kind === "piece") {
       const size = told.bytes.byteLength;
       if (running.written + size > sink.room) {

@@ -4,7 +4,7 @@
  */
 
 import { untyped } from "../hub.js";
-import { complain, element, heads, say, shape } from "../parts/element.js";
+import { complain, element, form, heads, say, shape } from "../parts/element.js";
 import { bytes, complaint, duration, perSecond, short, visible, whole } from "../parts/figures.js";
 import { poll } from "../parts/timing.js";
 import { fragmentOf } from "../shell/views.js";
@@ -17,6 +17,7 @@ import { words } from "../words.js";
  * @import { Place, Shell } from "../shell/views.js"
  */
 
+const said = words.mesh;
 const GRAPH_TOPIC = "$hub/mesh/graph";
 const SERVICES_TOPIC = "$hub/services";
 const NAMES_TOPIC = "$hub/names";
@@ -65,7 +66,6 @@ class Mesh {
       this.#draw();
     }, signal);
     this.stores = new Stores(shell.session, signal);
-    const { mesh: said } = words;
     this.sentence = element("p", { id: "mesh-state", role: "status" }, said.asking);
     this.problem = element("p", { id: "mesh-problem", class: "notice", role: "alert", hidden: true });
     this.card = element("section", { class: "card sentence", "aria-label": said.about }, this.sentence);
@@ -119,7 +119,6 @@ class Mesh {
   // Who serves a prefix: connections of this hub, and other hubs.
   /** @param {Served} row @param {Map<string, string>} hubName @returns {Part[]} */
   #servers({ connections, connections_total: all, hubs, hubs_total: allHubs }, hubName) {
-    const { mesh: said } = words;
     const others = all - connections.length + allHubs - hubs.length;
     return [
       ...connections.map(({ id, name }) => ({ text: name || said.ownService, id })),
@@ -141,7 +140,6 @@ class Mesh {
   }
 
   #draw() {
-    const { mesh: said } = words;
     const hubs = this.#hubs;
     if (hubs.length === 0) return;
     const lost = hubs.filter((one) => one.lost !== null).length;
@@ -160,7 +158,6 @@ class Mesh {
 
   /** @param {Hub} one @param {Map<string, string>} names */
   #row(one, names) {
-    const { mesh: said } = words;
     const { link } = one;
     const zeeks = Object.values(one.zeeks);
     return [
@@ -231,21 +228,17 @@ class Way {
    * @param {AbortSignal} signal
    */
   constructor(shell, onFound, signal) {
-    const { mesh: said } = words;
     this.#shell = shell;
     this.#onFound = onFound;
     this.topic = element("input", { id: "way-topic", type: "text", spellcheck: "false", maxlength: 1024, placeholder: "/plant/east/press-00", "aria-label": said.wayOf, "data-search": true });
-    const go = (/** @type {Event} */ event) => {
-      event.preventDefault();
-      shell.go("mesh", [], { topic: this.topic.value });
-    };
+    const go = () => shell.go("mesh", [], { topic: this.topic.value });
     this.told = element("p", { id: "way-told", class: "quiet told-line", role: "status" });
     this.rows = element("tbody", { id: "way" });
     this.table = element("table", { class: "way", hidden: true }, heads(said.wayColumns), this.rows);
     this.element = element(
       "section", { class: "card", "aria-label": said.way, hidden: !shell.session.mayAsk(TRACE_TOPIC) },
       element("h2", {}, said.way),
-      element("form", { class: "toolbar", autocomplete: "off", signal, on: { submit: go } }, this.topic, element("button", { type: "submit" }, said.find)),
+      form(go, { signal }, this.topic, element("button", { type: "submit" }, said.find)),
       this.table, this.told,
     );
   }
@@ -271,7 +264,6 @@ class Way {
 
   /** @param {Traced[]} rows @param {string} problem */
   #show(rows, problem) {
-    const { mesh: said } = words;
     const shown = inOrder(rows).slice(0, WAYS);
     this.table.hidden = rows.length === 0;
     this.rows.replaceChildren(...shown.map(row));
@@ -299,7 +291,6 @@ function inOrder(rows) {
 
 /** @param {[Traced, number]} traced */
 function row([one, hops]) {
-  const { mesh: said } = words;
   const isUnreachable = one.before === null && !one.own;
   const told = one.barred ? said.barred : isUnreachable ? said.unreachable : one.wants ? said.wanted : said.passed;
   const name = element("td", { class: "cut", title: one.hub }, visible(one.name || one.hub));
@@ -491,7 +482,6 @@ class Stores {
 
   /** @param {Session} session @param {AbortSignal} signal */
   constructor(session, signal) {
-    const { mesh: said } = words;
     this.#session = session;
     /** @param {string} id @param {string[]} columns @returns {[HTMLElement, HTMLTableSectionElement]} */
     const table = (id, columns) => {
@@ -529,7 +519,6 @@ class Stores {
 
   /** @param {string} name */
   async #show(name) {
-    const { mesh: said } = words;
     this.#open = name;
     this.opened.hidden = false;
     say(this.name, visible(name));

@@ -10,7 +10,7 @@
  * The page is given a thousand rows a second at most, and says what share of all messages that is.
  */
 
-import { element, heads, say } from "../parts/element.js";
+import { element, form, heads, say } from "../parts/element.js";
 import { Feed } from "../parts/feed.js";
 import { complaint, moment, reason, TIME, visible, whole } from "../parts/figures.js";
 import { lineOf } from "../parts/file_sink.js";
@@ -25,6 +25,8 @@ import { Stream, Topics } from "./messages/stream.js";
  * @import { Row } from "../parts/sampler.js"
  * @import { Place, Shell } from "../shell/views.js"
  */
+
+const said = words.messages;
 
 /** Fast enough to look live, slow enough to be read, milliseconds. */
 const FIGURES_MS = 500;
@@ -73,7 +75,6 @@ class Messages {
   /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
     this.#shell = shell;
-    const { messages: said } = words;
     const figure = (/** @type {string} */ id, /** @type {string} */ label, /** @type {string} */ title = "", /** @type {string} */ box = "") => {
       const output = element("output", { id }, "0");
       this.figures.append(element("div", { class: "figure", title: title || null, id: box || null }, element("span", { class: "label" }, label), output));
@@ -93,7 +94,7 @@ class Messages {
 
     const { session, wall } = this.#shell;
     const mayPublish = session.may("publish") && !wall;
-    const viewport = this.#makeStream(said);
+    const viewport = this.#makeStream();
     this.inspector = new Inspector(signal);
     this.stream = new Stream(this.streamParts, (row) => this.inspector.show(row));
     this.selection = new Selection(this.stream, mayPublish ? session.client : null, signal);
@@ -103,8 +104,8 @@ class Messages {
       this.figures,
       element(
         "section", { class: "card stream", "aria-label": said.title },
-        this.#makeFilter(said, signal),
-        this.#makeTools(said, signal),
+        this.#makeFilter(signal),
+        this.#makeTools(signal),
         this.history.element,
         this.problem,
         element("div", { class: "heads", "aria-hidden": "true" }, ...[said.time, said.topic, said.value].map((it) => element("span", {}, it))),
@@ -275,19 +276,18 @@ class Messages {
     this.#complain(null);
   }
 
-  /** @param {typeof words.messages} said @param {AbortSignal} signal */
-  #makeFilter(said, signal) {
+  /** @param {AbortSignal} signal */
+  #makeFilter(signal) {
     const field = (/** @type {string} */ id, /** @type {string} */ hint, /** @type {Attributes} */ more = {}) => element("input", { id, type: "text", spellcheck: "false", placeholder: hint, maxlength: 1024, ...more });
     this.prefix = field("prefix", said.prefixHint, { "data-search": true });
     this.labels = field("labels", said.labelsHint);
     this.search = field("search", said.searchHint);
-    const apply = (/** @type {Event} */ event) => {
-      event.preventDefault();
+    const apply = () => {
       const { at, offset } = this.#place ?? {};
       this.#go({ prefix: this.prefix.value, labels: this.labels.value, search: this.search.value, at, offset });
     };
-    return element(
-      "form", { id: "filter", class: "toolbar", autocomplete: "off", signal, on: { submit: apply } },
+    return form(
+      apply, { id: "filter", signal },
       element("label", { for: "prefix" }, said.prefix), this.prefix,
       element("label", { for: "labels" }, said.labels), this.labels,
       element("label", { for: "search" }, said.search), this.search,
@@ -295,8 +295,8 @@ class Messages {
     );
   }
 
-  /** @param {typeof words.messages} said @param {AbortSignal} signal */
-  #makeTools(said, signal) {
+  /** @param {AbortSignal} signal */
+  #makeTools(signal) {
     const { session } = this.#shell;
     /** @param {string} id @param {string} text @param {() => void} click @param {Attributes} [more] */
     const button = (id, text, click, more = {}) => element("button", { id, type: "button", signal, on: { click }, ...more }, text);
@@ -319,8 +319,7 @@ class Messages {
     );
   }
 
-  /** @param {typeof words.messages} said */
-  #makeStream(said) {
+  #makeStream() {
     const rows = element("div", { id: "rows", class: "rows" });
     const spacer = element("div", { id: "spacer", class: "spacer" }, rows);
     const empty = element("p", { id: "empty", class: "empty" }, this.emptyConnected, this.emptyDisconnected);
@@ -335,7 +334,6 @@ class Messages {
 
 /** Return the form, in its card. @param {import("../hub.js").Client} client @param {AbortSignal} signal */
 export function publishing(client, signal) {
-  const { messages: said } = words;
   const topic = element("input", { id: "topic", type: "text", spellcheck: "false", required: true, maxlength: 1024, value: "/demo/hello" });
   const value = element("textarea", { id: "value", rows: 3, spellcheck: "false" }, '{"text": "hello"}');
   const told = element("span", { id: "published", role: "status" });
@@ -343,8 +341,7 @@ export function publishing(client, signal) {
     told.textContent = text;
     told.classList.toggle("bad", bad);
   };
-  const submit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const submit = async () => {
     const startedAt = performance.now();
     try {
       await client.publish(topic.value, parsed(value.value), { confirm: true });
@@ -356,8 +353,8 @@ export function publishing(client, signal) {
   return element(
     "section", { class: "card", "aria-label": said.publish },
     element("h2", {}, said.publish),
-    element(
-      "form", { id: "publish", autocomplete: "off", signal, on: { submit } },
+    form(
+      submit, { id: "publish", class: null, signal },
       element("label", { for: "topic" }, said.topic), topic,
       element("label", { for: "value" }, said.valueHint), value,
       element("div", { class: "toolbar" }, element("button", { type: "submit", class: "primary" }, said.publish), told),
@@ -390,7 +387,6 @@ class History {
 
   /** @param {(place: {at?: string, offset?: number}) => void} go @param {AbortSignal} signal */
   constructor(go, signal) {
-    const { messages: said } = words;
     const toTime = (/** @type {number | Date} */ at) => go({ at: new Date(at).toISOString() });
     this.slider = element("input", {
       id: "history-slider", type: "range", min: 0, max: STEPS, step: 1, value: STEPS, "aria-label": said.slider, signal,
@@ -401,16 +397,15 @@ class History {
     this.offset = element("input", { id: "history-offset", type: "number", min: 0, step: 1, placeholder: said.offset, "aria-label": said.offset });
     this.told = element("span", { id: "history-told", class: "quiet", role: "status" });
     this.later = element("button", { id: "history-later", type: "button", disabled: true, signal, on: { click: () => go({ offset: this.#next ?? 0 }) } }, said.later);
-    const jump = (/** @type {Event} */ event) => {
-      event.preventDefault();
+    const jump = () => {
       if (this.offset.value !== "") go({ offset: Number(this.offset.value) });
       else if (this.time.value !== "") toTime(new Date(this.time.value.replace(" ", "T")));
     };
     this.element = element(
       "div", { id: "history", class: "history", hidden: true },
       element("div", { class: "toolbar" }, this.slider, this.sliderTime),
-      element(
-        "form", { id: "history-jump", class: "toolbar", autocomplete: "off", signal, on: { submit: jump } },
+      form(
+        jump, { id: "history-jump", signal },
         this.time, this.offset, element("button", { type: "submit" }, said.jump),
         this.later, element("span", { class: "spring" }), this.told,
       ),
@@ -492,7 +487,6 @@ class Selection {
    * @param {AbortSignal} signal
    */
   constructor(stream, client, signal) {
-    const { messages: said } = words;
     this.#stream = stream;
     this.#client = client;
     this.told = element("span", { id: "selection", class: "quiet", role: "status" });
@@ -515,7 +509,6 @@ class Selection {
   }
 
   draw() {
-    const { messages: said } = words;
     const none = this.#stream.length === 0;
     this.export.disabled = this.replay.disabled = none;
     say(this.told, this.#stream.selected > 0 ? said.selected(this.#stream.selected) : "");
@@ -548,7 +541,6 @@ class Selection {
   }
 
   async #publish() {
-    const { messages: said } = words;
     const { whole } = this.rows;
     const to = this.topic.value;
     this.sure.disabled = true;
@@ -576,7 +568,6 @@ class Inspector {
 
   /** @param {AbortSignal} signal */
   constructor(signal) {
-    const { messages: said } = words;
     this.topic = element("strong", { id: "inspected-topic" });
     this.beside = element("p", { id: "inspected-beside", class: "beside quiet" });
     this.value = element("pre", { id: "inspected-value", tabindex: 0, hidden: true });
@@ -605,7 +596,6 @@ class Inspector {
   }
 
   #draw() {
-    const { messages: said } = words;
     const row = this.#row;
     this.tree.replaceChildren();
     this.value.textContent = "";

@@ -3,7 +3,7 @@
 import { labelOf, whySlow } from "../feeds/connections.js";
 import { History } from "../feeds/history.js";
 import { Chart, STEPS } from "../parts/chart.js";
-import { complain, element, say } from "../parts/element.js";
+import { complain, element, renew, say } from "../parts/element.js";
 import { bytes, duration, percent, perSecond, reason, short, visible, whole } from "../parts/figures.js";
 import { poll } from "../parts/timing.js";
 import { fragmentOf } from "../shell/views.js";
@@ -15,6 +15,7 @@ import { words } from "../words.js";
  * @import { Shell } from "../shell/views.js"
  */
 
+const said = words.overview;
 const STATE_TOPIC = "$hub/state";
 const HISTORY_TOPIC = "$hub/history";
 
@@ -52,7 +53,6 @@ class Overview {
   /** @param {Shell} shell @param {AbortSignal} signal */
   constructor({ session }, signal) {
     this.#session = session;
-    const { overview: said } = words;
     this.sentence = element("p", { id: "sentence", role: "status" }, said.asking);
     this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
     this.card = element("section", { class: "card sentence", "aria-label": said.state }, this.sentence);
@@ -110,10 +110,7 @@ class Overview {
   /** What is wrong, each by itself: the sentence has them all in one. @param {State} state */
   #drawAlarms({ troubles }) {
     this.alarms.hidden = troubles.length === 0;
-    const key = troubles.join("\n");
-    if (this.alarms.dataset.shown === key) return;
-    this.alarms.dataset.shown = key;
-    this.alarms.querySelector("ul")?.replaceChildren(...troubles.map((trouble) => element("li", {}, trouble)));
+    renew(/** @type {HTMLElement} */ (this.alarms.lastElementChild), troubles.join("\n"), () => troubles.map((trouble) => element("li", {}, trouble)));
   }
 
   async #askHistory() {
@@ -149,15 +146,12 @@ class Overview {
   /** @param {State} state */
   #drawLosers({ dropped_by: by }) {
     this.losers.hidden = by.every(([label]) => this.slow.find(label) !== undefined); // what these lose stands there
-    const rows = by.map(([label, messages]) =>
+    renew(/** @type {HTMLElement} */ (this.losers.lastElementChild), by.map(String).join("\n"), () => by.map(([label, messages]) =>
       element(
         "li", {},
         element("a", { class: "cut", href: fragmentOf("connections", [], { search: label }) }, label),
         element("span", {}, whole(messages)),
-      ));
-    if (by.map(String).join("\n") === this.losers.dataset.shown) return;
-    this.losers.dataset.shown = by.map(String).join("\n");
-    this.losers.querySelector("ul")?.replaceChildren(...rows);
+      )));
   }
 }
 

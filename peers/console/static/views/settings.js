@@ -1,7 +1,7 @@
 /** Settings in force, with their values and origins (`$hub/settings`, every ten seconds). */
 
 import { exact, visible } from "../parts/figures.js";
-import { complain, element, heads, say } from "../parts/element.js";
+import { complain, element, heads, renew, say } from "../parts/element.js";
 import { poll } from "../parts/timing.js";
 import { fragmentOf } from "../shell/views.js";
 import { words } from "../words.js";
@@ -17,6 +17,8 @@ const DEFAULT = "default";
  * @import { Place, Shell } from "../shell/views.js"
  */
 
+const said = words.settings;
+
 /** @type {import("../shell/views.js").View} */
 export const settings = {
   name: "settings",
@@ -30,7 +32,6 @@ class Settings {
 
   /** @param {Shell} shell @param {AbortSignal} signal */
   constructor({ session }, signal) {
-    const { settings: said } = words;
     const seek = () => {
       history.replaceState(null, "", fragmentOf("settings", [], { search: this.search.value, set: this.onlySet.checked ? 1 : "" }));
       this.#draw();
@@ -75,16 +76,12 @@ class Settings {
     };
     const found = this.#settings.filter(isFound);
     say(this.count, this.#settings.length > 0 ? words.settings.shown(found.length, this.#settings.length) : "");
-    const made = JSON.stringify(found);
-    if (this.rows.dataset.shown === made) return;
-    this.rows.dataset.shown = made;
-    this.rows.replaceChildren(...found.map(settingRow));
+    renew(this.rows, JSON.stringify(found), () => found.map(settingRow));
   }
 }
 
 /** @param {Setting} one */
 function settingRow({ setting, value, unit, from, live, description }) {
-  const { settings: said } = words;
   return element(
     "tr", { dataset: { setting } },
     element("td", {}, element("code", {}, setting), element("p", { class: "quiet" }, description, " ", live ? said.live : said.restart)),

@@ -2,7 +2,7 @@
 
 import { History } from "../feeds/history.js";
 import { Chart, STEPS } from "../parts/chart.js";
-import { complain, element, heads, say } from "../parts/element.js";
+import { complain, element, form, heads, say } from "../parts/element.js";
 import { Feed } from "../parts/feed.js";
 import { bytes, complaint, exact, moment, percent, perSecond, short, visible, whole } from "../parts/figures.js";
 import { poll } from "../parts/timing.js";
@@ -16,6 +16,7 @@ import { words } from "../words.js";
  * @import { Place, Shell } from "../shell/views.js"
  */
 
+const said = words.topics;
 const TOPICS_TOPIC = "$hub/topics";
 
 /** How often what is open is asked for, milliseconds. */
@@ -41,15 +42,11 @@ class Topics {
   constructor(shell, signal) {
     this.#shell = shell;
     this.#signal = signal;
-    const { topics: said } = words;
     this.detail = new Detail(shell, signal);
     this.tree = new Tree((prefix, isTopic) => this.#look(prefix, isTopic), () => this.#ask(), signal);
     this.told = element("p", { id: "topics-told", class: "quiet told-line", role: "status" });
     this.problem = element("p", { id: "topics-problem", class: "notice", role: "alert", hidden: true });
-    const go = (/** @type {Event} */ event) => {
-      event.preventDefault();
-      this.#shell.go("topics", [], { search: this.search.value, topic: this.#topic });
-    };
+    const go = () => this.#shell.go("topics", [], { search: this.search.value, topic: this.#topic });
     this.search = element("input", { id: "topics-search", type: "text", spellcheck: "false", maxlength: 1024, placeholder: said.searchHint, "aria-label": said.search, "data-search": true });
     this.order = element(
       "select", { id: "topics-order", "aria-label": said.order, signal, on: { change: () => this.tree.sort(/** @type {Order} */ (this.order.value)) } },
@@ -59,8 +56,8 @@ class Topics {
       "div", { class: "topics" },
       element(
         "section", { class: "card", "aria-label": said.title },
-        element(
-          "form", { id: "topics-filter", class: "toolbar", autocomplete: "off", signal, on: { submit: go } },
+        form(
+          go, { id: "topics-filter", signal },
           this.search, element("button", { type: "submit" }, said.find), element("span", { class: "spring" }), this.order,
         ),
         this.problem,
@@ -125,7 +122,6 @@ class Topics {
 
   /** @param {Level} level */
   #say({ counted, rows }) {
-    const { topics: said } = words;
     complain(this.problem, null);
     if (rows.length === 0) say(this.told, this.#search ? said.notFound : said.none);
     else say(this.told, said.has(whole(counted)));
@@ -167,7 +163,6 @@ class Detail {
 
   /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
-    const { topics: said } = words;
     this.#shell = shell;
     this.#signal = signal;
     this.name = element("h2", { id: "topic-name", class: "mono name" });
@@ -425,13 +420,6 @@ class Tree {
     this.#isFound = level !== null;
     if (level !== null) this.#levels.set(null, level);
     else this.#levels.delete(null);
-    this.draw();
-  }
-
-  /** Nothing is known any more. */
-  clear() {
-    this.#levels.clear();
-    this.open = new Set([""]);
     this.draw();
   }
 
