@@ -35,7 +35,7 @@ export class Connections {
     this.#seen.clear();
   }
 
-  /** @param {Connection[]} page As the hub tells it. */
+  /** @param {Connection[]} page Of `$hub/who`. */
   take(page) {
     for (const told of page) {
       this.#seen.add(told.id);
@@ -48,7 +48,7 @@ export class Connections {
     for (const id of this.#rows.keys()) if (!this.#seen.has(id)) this.#rows.delete(id);
   }
 
-  /** Say which are slow, by what the hub says. @param {number[]} slowIds */
+  /** Set the slow connections. @param {number[]} slowIds */
   mark(slowIds) {
     this.#slow = new Set(slowIds);
   }
@@ -93,7 +93,7 @@ export const ORDERS = {
 };
 
 // Sort rows by a column (`name`), the other way round where a `-` stands before it; those that are alike by number.
-// What a row is sorted by is found out once for each, and not with each comparison.
+// The sort key of a row is computed once, and not with each comparison.
 /** @param {Row[]} rows @param {string} by */
 export function sort(rows, by) {
   const isDescending = by.startsWith("-");
@@ -107,7 +107,7 @@ export function sort(rows, by) {
   });
 }
 
-// What rows must be to be among what is looked for: all words of the search are in something that is shown of it.
+// Return the predicate of a filter: all words of a search are in fields of the row that are shown.
 /** @param {{search: string, role: string, user: string}} wanted @returns {(row: Row) => boolean} */
 export function wanted({ search, role, user }) {
   const words = search.toLowerCase().split(/\s+/);

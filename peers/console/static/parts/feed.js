@@ -50,7 +50,7 @@ export class Feed {
   #listeners;
 
   /**
-   * @param {string | undefined} token What is shown to the hub.
+   * @param {string | undefined} token Sent to the hub.
    * @param {Listeners} listeners By what is told.
    * @param {AbortSignal} signal
    */

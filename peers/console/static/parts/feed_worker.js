@@ -6,17 +6,17 @@
 import { connect, HubError } from "../hub.js";
 import { Fields, isFound, rowOf, Sampler, TopicCounts } from "./sampler.js";
 
-/** How often rows are told, and how often topics and fields, milliseconds. */
+/** How often rows are posted, and how often topics and fields, milliseconds. */
 const ROWS_MS = 100;
 const SUMS_MS = 500;
 
 /** Values that are looked at for their fields in so many milliseconds. */
 const LOOKED_AT = 50;
 
-/** What begins so is the hub's own; it is shown to those who ask for it, lest it fill the view of an idle hub. */
+/** Topics of the hub itself. They are shown only if asked for, or they would fill the view of an idle hub. */
 const RESERVED = "$hub/";
 
-/** Of the journal: rows that are told at once, and records that are looked at for them. */
+/** Of the journal: most rows in an answer, and most records read for them. */
 const HISTORY_ROWS = 500;
 const HISTORY_RECORDS = 200_000;
 

@@ -17,10 +17,10 @@ const PREFIXES = ["", "k", "M", "G", "T"];
 
 /** @typedef {number | null | undefined} Figure One that may not be known. */
 
-/** A time as one types it, of 24 hours whatever the browser's language: what a field's `pattern` has. */
+/** The `pattern` of a field for a time: 24 hours in every language of the browser. */
 export const TIME = String.raw`\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,3})?)?`;
 
-/** What stands where something is not known. */
+/** Shown for an unknown figure. */
 const UNKNOWN = "–";
 
 /** @param {Figure} value @returns {value is number} */
@@ -96,7 +96,7 @@ function scaled(value, step, units, space) {
   return `${THREE.format(left)}${units[unit] ? space : ""}${units[unit]}`;
 }
 
-// `visible`: text of others as it is shown: what would not be seen, or would turn round what stands beside it, is written
+// `visible`: text from elsewhere as it is shown: invisible and direction-changing characters are escaped as \uXXXX.
 
 // Control characters but the line's end and the tab; soft hyphen; marks and overrides of direction; zero width; BOM.
 const HIDDEN = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
@@ -106,7 +106,7 @@ export function visible(text) {
   return text.replace(HIDDEN, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-// What an error says to people: `reason` is its text, `complaint` the text behind its code, where it has one.
+// Errors for people: `reason` is the text, `complaint` the text behind the code, if there is one.
 
 /** @param {unknown} error @returns {string} */
 export function reason(error) {

@@ -16,7 +16,7 @@
  *   A message, and when it came, or was recorded. `at`: Milliseconds since 1970. `offset`: In the journal.
  * @typedef {{topic: string, text: string, whole: boolean, characters: number, at: number, offset?: number,
  *   labels?: readonly string[], sender?: string, to?: string}} Row
- *   What is shown of it. `text`: Of its value, as JSON; cut if it is not `whole`. `characters`: Of the whole text.
+ *   The row of a message. `text`: Of its value, as JSON; cut if it is not `whole`. `characters`: Of the whole text.
  */
 
 const BURST = 1_000;
@@ -27,7 +27,7 @@ const CHARACTERS_PER_S = 8 * 1024 * 1024;
 export class Sampler {
   /** Messages that came. */
   received = 0;
-  /** Of these, such as have in them what is searched for. */
+  /** Of these, messages that match the search. */
   matched = 0;
   /** Of these, such as were taken. */
   taken = 0;
@@ -78,12 +78,12 @@ export class Sampler {
   }
 }
 
-// What is shown of a message, and can be sent to another thread: a cut text is not `whole`.
+// Return the row of a message, which can be posted to another thread: a cut text is not `whole`.
 /** @param {Sampled} sampled @returns {Row} */
 export function rowOf({ value, at, ...others }) {
   const text = JSON.stringify(value);
   const whole = text.length <= ROW_CHARACTERS;
-  // What is cut off a text may hold on to all of it: a copy does not.
+  // A slice may keep the whole text in memory: a copy does not.
   const kept = whole ? text : new TextDecoder().decode(new TextEncoder().encode(text.slice(0, ROW_CHARACTERS)));
   return { ...others, text: kept, whole, characters: text.length, at };
 }

@@ -18,7 +18,7 @@ export function eachFrame(act, signal) {
   frame();
 }
 
-// What a view asks the hub again and again: one question at a time, only while one is connected and the page is seen.
+// Polling: one request at a time, only while the page is connected and visible.
 
 /**
  * @param {import("../shell/session.js").Session} session

@@ -162,7 +162,7 @@ function apply(name) {
   coloursChanged();
 }
 
-// Keys of the page: 1 to 9 open the entries in their order, "/" goes to where the view is searched, "?" tells of them.
+// Keys of the page: 1 to 9 open the entries in their order, "/" goes to where the view is searched, "?" shows them.
 
 /** @param {ParentNode} entries Holds the links. */
 export function listenToKeys(entries) {
@@ -171,7 +171,7 @@ export function listenToKeys(entries) {
     const entry = /^[1-9]$/.test(event.key) ? entries.querySelectorAll("a")[Number(event.key) - 1] : undefined;
     if (entry) {
       entry.click();
-      document.getElementById("view")?.focus(); // what had it may be gone with its view
+      document.getElementById("view")?.focus(); // the element with the focus may be gone with its view
     }
     if (event.key === "?" && !document.querySelector("dialog[open]")) tellKeys();
     if (event.key !== "/") return;

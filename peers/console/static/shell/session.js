@@ -1,6 +1,6 @@
 /**
  * The one connection of the page, and the rights of its user, which are asked again with each connection. They are null where
- * a hub does not tell them: then views ask, and may be refused.
+ * unknown before the hub's answer.
  */
 
 import { connect } from "../hub.js";
@@ -14,7 +14,7 @@ import { words } from "../words.js";
 
 const RIGHTS_TOPIC = "$hub/rights";
 
-/** What somebody may do of whom nothing is known but that the hub has let him in: try. @type {Rights} */
+/** The rights of a user whose hub does not answer: publish and subscribe may be tried. @type {Rights} */
 const UNTOLD = { user: "", roles: [], admin: false, may: ["publish", "subscribe"], asks: [], hears: [] };
 
 /** A hub that does not answer this at once will not, milliseconds. */
@@ -23,16 +23,16 @@ const ANSWER_MS = 5_000;
 export class Session {
   /** @type {Welcome | null} The hub's greeting; null before the first. */
   welcome = null;
-  /** @type {Rights | null} What one may do, as `$hub/rights` tells it; null before the hub has. */
+  /** @type {Rights | null} The answer of `$hub/rights`; null before it. */
   rights = null;
   /** When the next attempt to connect is made, of the page's clock, milliseconds. */
   retryAt = 0;
   /** @type {Set<() => void>} */ #listeners = new Set();
 
-  /** @param {string | undefined} token What is shown to the hub. */
+  /** @param {string | undefined} token Sent to the hub. */
   constructor(token) {
     this.token = token;
-    // Narrow: whoever may see a part of what flows here sees that part, and of the hub's own figures what he may.
+    // Narrow: a user who may see a part of the topics under a prefix sees that part, and is not refused.
     this.client = connect("/", { name: "console", token, narrow: true });
     this.client.on("open", (welcome) => {
       this.welcome = welcome;
@@ -108,13 +108,13 @@ const FRAGMENT = "#token=";
 const NOT_RECOGNISED = 4401;
 const FORBIDDEN = 4403;
 
-/** The name of those who show nothing. */
+/** The user name of connections without a token. */
 const ANONYMOUS = "anonymous";
 
 export class SignIn {
   #reload;
 
-  /** @param {() => void} [reload] Begins anew, as somebody else. */
+  /** @param {() => void} [reload] Loads the page again, for another user. */
   constructor(reload = () => location.reload()) {
     this.#reload = reload;
     if (location.hash.startsWith(FRAGMENT)) {
@@ -152,10 +152,10 @@ export class SignIn {
     });
   }
 
-  /** What is shown to the hub; undefined for nothing. */
+  /** The token, or undefined. */
   get token() { return sessionStorage.getItem(KEY) ?? undefined; }
 
-  /** Show who one is, as the hub's greeting says it. @param {Welcome} welcome */
+  /** Show the user of the hub's welcome. @param {Welcome} welcome */
   welcomed({ user, strangers }) {
     this.form.hidden = true;
     this.who.textContent = user ?? "";

@@ -16,7 +16,7 @@ import { words } from "../words.js";
 /**
  * @typedef {object} Shell What a view is given.
  * @property {import("./session.js").Session} session
- * @property {boolean} wall Whether nobody acts here.
+ * @property {boolean} wall Whether actions are left out: a screen on a wall.
  * @property {(name: string, rest?: (string | number)[], parameters?: Parameters) => void} go To another place.
  * @typedef {{element: HTMLElement, show?: (place: Place) => void}} Opened
  *   `show`: Called once it stands in the page, and with each further place of this view.

@@ -31,13 +31,13 @@ const EVENTS = 200;
 const EARLIER = 50;
 const CHARACTERS = 500;
 
-/** What is told of a reload, or of draining. */
+/** Fields of a reload, or of draining, that are shown. */
 const DETAILS = ["failed", "changed", "needs_restart", "closed", "clients"];
 
 /**
  * @typedef {{what: string, at?: number, user?: string, name?: string, address?: string, action?: string, text?: string,
  *   count?: number, how?: string, of?: {user?: string, id?: number}}} AuditEvent
- *   What `$hub/audit` tells: most of it belongs to some kinds alone. `at`: Seconds since 1970.
+ *   An event of `$hub/audit`: most fields belong to some kinds only. `at`: Seconds since 1970.
  */
 
 /** @type {import("../shell/views.js").View} */
@@ -117,7 +117,7 @@ class Access {
   #hear(signal) {
     const subscription = this.#session.client.subscribe(AUDIT_TOPIC, ({ topic, value }) => {
       if (topic !== AUDIT_TOPIC || typeof value !== "object" || value === null) return;
-      this.events.prepend(eventRow(value)); // at once, as what is shown is short, whatever has come
+      this.events.prepend(eventRow(value)); // at once: a row is short, however long the event is
       if (this.events.childElementCount > EVENTS + this.#asked) this.events.lastElementChild?.remove();
       this.#heard?.add(JSON.stringify(value));
       this.eventsTold.hidden = true;
@@ -126,7 +126,7 @@ class Access {
     signal.addEventListener("abort", () => subscription.unsubscribe().catch(() => undefined), { once: true });
   }
 
-  /** Show what was told before the oldest event that one has asked for; at first, before now. */
+  /** Show events before the oldest one that was asked for; at first, before now. */
   async #askEarlier() {
     if (this.#session.mayAsk(AUDIT_TOPIC)) {
       this.earlier.disabled = true;
@@ -199,7 +199,7 @@ function text(said) {
   return element("td", { class: "cut", title: shown }, shown);
 }
 
-// May somebody do something, and which rule says so? The hub is asked (`$hub/policy/test`).
+// Tests a permission: may a user do an action on a topic, and which rule decides (`$hub/policy/test`).
 
 const POLICY_TOPIC = "$hub/policy/test";
 

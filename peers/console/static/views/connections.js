@@ -27,23 +27,23 @@ const STATE_TOPIC = "$hub/state";
 const PAGE = 1024;
 const FIRST_PAGE = 64;
 
-/** How often it is asked who is slow, and whether it is time for a further look, milliseconds. */
+/** How often slow connections are asked for, and whether the next listing is due, milliseconds. */
 const ASK_MS = 1_000;
 
-/** Between two drawings of what has changed, milliseconds. */
+/** Least time between two drawings, milliseconds. */
 const DRAW_MS = 400;
 
-/** Most users to choose from; whoever looks for another one searches. */
+/** Most users to choose from; the search finds the others. */
 const USERS_SHOWN = 200;
 
-/** What the table's columns take at least, with what is between them, CSS pixels. */
+/** Least width of the table's columns and their gaps, CSS pixels. */
 const LEAST_PX = 976;
 
 const ROLES = ["client", "link", "leaf"];
 
 /**
  * @typedef {{search: string, role: string, user: string, slow: string, sort: string}} Filter
- *   What is looked for, as it stands in the address.
+ *   The filter, as it stands in the address.
  */
 
 /** Columns whose largest values come first. */

@@ -40,7 +40,7 @@ export const journal = {
 
 class Journal {
   #session;
-  /** @type {Told | null} What was told before. */
+  /** @type {Told | null} The last answer. */
   #last = null;
   /** @type {number[]} */ #times = [];
   /** @type {(number | null)[]} */ #rates = [];

@@ -108,7 +108,7 @@ class Mesh {
   }
 
   /**
-   * What the hub lists, where one may ask that.
+   * Ask for a list; empty if the user may not ask for it.
    * @template {"$hub/services" | "$hub/names" | "$hub/nodes" | "$hub/stores"} Topic
    * @param {Topic} topic @returns {Promise<import("../feeds/services.d.ts").Answers[Topic] | []>}
    */
@@ -303,7 +303,7 @@ function row([one, hops]) {
 /** More hubs and Zeeks than this are no picture any more. */
 const PICTURED = 60;
 
-/** Of the square that is drawn in, and of what stands in it. */
+/** Half of the square that is drawn in, and room for names beside nodes. */
 const HALF = 250;
 const MARGIN_X = 90;
 const MARGIN_Y = 34;
@@ -320,7 +320,7 @@ function pictured(hubs) {
 }
 
 /**
- * @param {Hub[]} hubs As `$hub/mesh/graph` tells them.
+ * @param {Hub[]} hubs The answer of `$hub/mesh/graph`.
  * @param {Map<string, string>} rates What links carry, as the hub at one end has counted it: by the ids of this and the other one.
  * @param {Set<string>} way Links of a way, as `before id`.
  */
@@ -371,9 +371,9 @@ function text(x, y, said, kind) {
   return shape("text", { x: x.toFixed(1), y: y.toFixed(1), class: kind }, said);
 }
 
-// `layout`: where the hubs and Zeeks of a mesh are drawn: the hub that is asked in the middle, all others on rings around
+// `layout`: where hubs and Zeeks are drawn: the asked hub in the middle, all others on rings around it.
 
-/** The widest sector of anybody but the middle: what is beyond him stays on his side. */
+/** The widest sector of a node, except the middle one: nodes behind it stay on its side. */
 const WIDEST = Math.PI;
 
 /**
@@ -382,7 +382,7 @@ const WIDEST = Math.PI;
  *   `one`: Id, the lower of the two.
  */
 
-/** @param {Hub[]} hubs As `$hub/mesh/graph` tells them. @returns {{nodes: Node[], edges: Edge[]}} */
+/** @param {Hub[]} hubs The answer of `$hub/mesh/graph`. @returns {{nodes: Node[], edges: Edge[]}} */
 function layout(hubs) {
   /** @type {Map<string, Node>} */
   const nodes = new Map();
@@ -412,7 +412,7 @@ function join(edges, from, to, kind) {
 /** @param {Map<string, Node>} nodes @param {Edge[]} edges */
 function place(nodes, edges) {
   const rings = ringsOf(nodes, edges);
-  /** @type {Map<string, string[]>} Who stands beyond whom. */
+  /** @type {Map<string, string[]>} Ids of the nodes behind a node. */
   const beyond = new Map();
   for (const { id, before } of rings.slice(1).flat()) beyond.set(before, [...(beyond.get(before) ?? []), id].sort());
   /** @type {Map<string, number>} How many ways end beyond each. */
@@ -441,7 +441,7 @@ function place(nodes, edges) {
   });
 }
 
-// Return who is how many links away, each with the one before; unreachable ones are in the outermost ring.
+// Return nodes by their distance in links, each with the node before it; unreachable ones are in the outermost ring.
 /** @param {Map<string, Node>} nodes @param {Edge[]} edges */
 function ringsOf(nodes, edges) {
   /** @type {Map<string, string[]>} */

@@ -61,7 +61,7 @@ class Messages {
   #historyTopics = 0;
   /** @type {{at: number, matched: number, shown: number}[]} Of the last moments. */
   #shares = [];
-  #isHeld = false; // as the feed was told
+  #isHeld = false; // the last state that the feed was given
   /** @type {HTMLElement} */ receivedFigure;
   /** @type {HTMLElement} */ topicFigure;
   /** @type {HTMLElement} */ droppedFigure;
@@ -228,7 +228,7 @@ class Messages {
     say(this.problem, error === null ? "" : `${complaint(error)}${first}`);
   }
 
-  /** What comes while the list is held need not be sent here. */
+  /** While the list is held, the thread need not send rows. */
   #tellHeld() {
     const { held } = this.stream;
     if (held !== this.#isHeld && !this.#isHistory) this.#feed.hold(held);
@@ -432,7 +432,7 @@ class History {
     else this.#sayTime();
   }
 
-  /** So much was read. @param {Told["history"]} told */
+  /** Show what was read: rows, and how far. @param {Told["history"]} told */
   show({ rows, looked, next, more }) {
     this.#next = next;
     this.later.disabled = !more;
@@ -483,7 +483,7 @@ class Selection {
 
   /**
    * @param {import("./messages/stream.js").Stream} stream
-   * @param {import("../hub.js").Client | null} client What publishes; null where nobody may.
+   * @param {import("../hub.js").Client | null} client Null if publishing is not allowed.
    * @param {AbortSignal} signal
    */
   constructor(stream, client, signal) {

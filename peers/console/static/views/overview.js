@@ -126,7 +126,7 @@ class Overview {
     this.element.dataset.points = String(history.length);
   }
 
-  // The name of who has lost most leads to him; what it stands in where there are no links goes.
+  // The label of the connection with most losses becomes a link; its backquotes go.
   /** @param {State} state */
   #drawSentence({ text, dropped_by: [most] }) {
     const label = most?.[0] ?? "";
@@ -145,7 +145,7 @@ class Overview {
 
   /** @param {State} state */
   #drawLosers({ dropped_by: by }) {
-    this.losers.hidden = by.every(([label]) => this.slow.find(label) !== undefined); // what these lose stands there
+    this.losers.hidden = by.every(([label]) => this.slow.find(label) !== undefined); // the list of slow connections shows them already
     renew(/** @type {HTMLElement} */ (this.losers.lastElementChild), by.map(String).join("\n"), () => by.map(([label, messages]) =>
       element(
         "li", {},
@@ -155,7 +155,7 @@ class Overview {
   }
 }
 
-// Who is slow, and why: the first `SHOWN` of those that the hub says are, each with a sentence, and a link to his connection.
+// Slow connections: the first `SHOWN` of `slow_ids`, each with a reason and a link to its page.
 
 const WHO_TOPIC = "$hub/who";
 const ASK_SLOW_MS = 2_000;
@@ -188,7 +188,7 @@ class Slow {
     if (isNew && this.#session.mayAsk(WHO_TOPIC)) this.#ask().catch(() => undefined); // two seconds later it is asked again
   }
 
-  /** Return who of those that are shown is called so; undefined for nobody. @param {string} label */
+  /** Return the id of the shown connection with this label, or undefined. @param {string} label */
   find(label) {
     return this.#shown.find((one) => one.label === label)?.id;
   }

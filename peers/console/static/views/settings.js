@@ -9,7 +9,7 @@ import { words } from "../words.js";
 const SETTINGS_TOPIC = "$hub/settings";
 const ASK_MS = 10_000;
 
-/** Where the value of a setting came from that nobody has set. */
+/** The origin of a value that is not configured. */
 const DEFAULT = "default";
 
 /**

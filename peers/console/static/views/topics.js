@@ -19,7 +19,7 @@ import { words } from "../words.js";
 const said = words.topics;
 const TOPICS_TOPIC = "$hub/topics";
 
-/** How often what is open is asked for, milliseconds. */
+/** How often open levels are asked for, milliseconds. */
 const ASK_MS = 2_000;
 
 /** Levels that are asked for at one time, as the hub answers so many requests a turn. */
@@ -134,7 +134,7 @@ class Topics {
 /** The hub has a new point of a topic's history every five seconds, milliseconds. */
 const DETAIL_ASK_MS = 5_000;
 
-/** What is shown in the chart of fields: five minutes, at two samples a second. */
+/** Samples in the chart of fields: five minutes, at two samples a second. */
 const SAMPLES = 600;
 
 /** Fields that are charted at one time. */
@@ -362,7 +362,7 @@ const REVEALED = 16;
 /**
  * @typedef {"rate" | "bytes" | "topics" | "name"} Order
  * @typedef {{depth: number, name: string, isOpen: boolean, isOthers: boolean}} Drawn
- *   Beside what the hub tells of a row. `isOthers`: Whether it stands for those that are not told of.
+ *   Fields that the page adds to a row. `isOthers`: Whether the row stands for topics that are not listed.
  * @typedef {TopicRow & Drawn} Shown
  * @typedef {{root: HTMLElement, mark: HTMLElement, name: HTMLElement, messages: HTMLElement, size: HTMLElement,
  *   subscribers: HTMLElement, row: Shown}} Line
@@ -410,12 +410,12 @@ class Tree {
     this.draw();
   }
 
-  /** What stands under a prefix, as the hub has told it. @param {string} prefix @param {Level} level */
+  /** Keep the answer of the hub for a prefix. @param {string} prefix @param {Level} level */
   set(prefix, level) {
     this.#levels.set(prefix, level);
   }
 
-  /** Show what was found, or, with null, the tree. @param {Level | null} level */
+  /** Show search results, or, with null, the tree. @param {Level | null} level */
   find(level) {
     this.#isFound = level !== null;
     if (level !== null) this.#levels.set(null, level);
@@ -423,7 +423,7 @@ class Tree {
     this.draw();
   }
 
-  /** Open what a topic stands under, for a page opened by its address. @param {string} topic */
+  /** Open all levels above a topic, for a page opened by its address. @param {string} topic */
   reveal(topic) {
     let at = 0;
     for (let level = 0; level < REVEALED; level += 1) {
@@ -565,7 +565,7 @@ class Tree {
 }
 
 /**
- * The line of those that are not told of.
+ * The row for topics that are not listed.
  * @param {OtherTopics} others
  * @param {string} prefix Of no topic.
  * @param {number} depth @returns {Shown}

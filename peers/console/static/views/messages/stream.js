@@ -282,7 +282,7 @@ function clock(at) {
   return `${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}.${milliseconds}`;
 }
 
-// The busiest topics of what came here, as a table of twenty lines. Owner of the state: its elements; what is counted is
+// The busiest topics that were received, as a table of twenty lines; the thread counts them.
 
 /** So much of the end of a name is always in sight. */
 const END_CHARACTERS = 12;
@@ -313,7 +313,7 @@ export class Topics {
     this.draw({ shown: [], topics: 0, otherTopics: 0, otherMessages: 0 });
   }
 
-  /** Draw what `TopicCounts.top` has told. @param {Top} top */
+  /** Draw the result of `TopicCounts.top`. @param {Top} top */
   draw({ shown, topics, otherTopics, otherMessages }) {
     this.size = topics;
     while (this.#lines.length < shown.length) this.#lines.push(makeTopicLine(this.#body));
