@@ -63,7 +63,12 @@ export function complain(place, error) {
   say(place, text);
 }
 
-/** Replace what stands in a place, if `key` differs from the last one. @param {HTMLElement} place @param {string} key @param {() => Node[]} make */
+/** A card with a title. @param {string} title @param {Attributes} attributes @param {...(Node | string | null)} children */
+export function card(title, attributes, ...children) {
+  return element("section", { class: "card", "aria-label": title, ...attributes }, element("h2", {}, title), ...children);
+}
+
+/** Replace the children of a place, if `key` is not the last one. @param {HTMLElement} place @param {string} key @param {() => Node[]} make */
 export function renew(place, key, make) {
   if (place.dataset.shown === key) return;
   place.dataset.shown = key;

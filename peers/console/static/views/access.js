@@ -3,7 +3,7 @@
  * what a user may do.
  */
 
-import { complain, element, form, heads, renew, say } from "../parts/element.js";
+import { card, complain, element, form, heads, renew, say } from "../parts/element.js";
 import { bytes, clock, complaint, short, since, visible, whole } from "../parts/figures.js";
 import { poll } from "../parts/timing.js";
 import { fragmentOf } from "../shell/views.js";
@@ -73,16 +73,14 @@ class Access {
     this.element = element(
       "div", { class: "access stack" },
       this.problem,
-      element(
-        "section", { class: "card", "aria-label": said.users },
-        element("h2", {}, said.users),
+      card(
+        said.users, {},
         form(go, { signal }, this.search, element("button", { type: "submit" }, said.find)),
         element("table", { class: "users" }, heads(said.userColumns), this.users), this.told,
       ),
       this.trial.element,
-      element(
-        "section", { class: "card", "aria-label": said.audit, hidden: !shell.session.mayHear(AUDIT_TOPIC) },
-        element("h2", {}, said.audit),
+      card(
+        said.audit, { hidden: !shell.session.mayHear(AUDIT_TOPIC) },
         element("table", { class: "audit" }, heads(said.auditColumns), this.events), this.eventsTold, element("div", { class: "toolbar" }, this.earlier),
       ),
     );
@@ -230,9 +228,8 @@ class Trial {
     this.roles = element("datalist", { id: "trial-roles" });
     this.answers = element("div", { id: "trial-answers", class: "answers", role: "status" });
     const submit = () => this.#ask();
-    this.element = element(
-      "section", { class: "card trial", "aria-label": said.trial, hidden: !session.mayAsk(POLICY_TOPIC) },
-      element("h2", {}, said.trial),
+    this.element = card(
+      said.trial, { class: "card trial", hidden: !session.mayAsk(POLICY_TOPIC) },
       form(
         submit, { signal },
         this.user, this.role, this.action, this.topic, element("button", { type: "submit" }, said.trialAsk), this.users, this.roles,

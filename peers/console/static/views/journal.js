@@ -4,7 +4,7 @@
  */
 
 import { Chart, STEPS } from "../parts/chart.js";
-import { complain, element, form, heads, say } from "../parts/element.js";
+import { card, complain, element, form, heads, say } from "../parts/element.js";
 import { bytes, duration, moment, percent, reason, short, TIME, visible, whole } from "../parts/figures.js";
 import { fileSink } from "../parts/file_sink.js";
 import { poll } from "../parts/timing.js";
@@ -80,7 +80,7 @@ class Journal {
       "div", { class: "stack", hidden: true },
       figures,
       element("section", { class: "charts", "aria-label": said.history }, this.rates.element, this.waits.element),
-      element("section", { class: "card", "aria-label": said.about }, element("h2", {}, said.about), facts),
+      card(said.about, {}, facts),
       this.export.element,
     );
     this.element = element("div", { class: "journal stack" }, this.card, this.problem, this.body, this.consumers.element);
@@ -214,10 +214,7 @@ class Consumers {
     this.rows = element("tbody", { id: "consumers" });
     this.told = element("p", { id: "consumers-told", class: "quiet told-line", role: "status" });
     this.table = element("table", { class: "consumers" }, heads(said.columns), this.rows);
-    this.element = element(
-      "section", { class: "card", "aria-label": said.consumers, hidden: true },
-      element("h2", {}, said.consumers), this.table, this.told,
-    );
+    this.element = card(said.consumers, { hidden: true }, this.table, this.told);
   }
 
   forget() {
@@ -318,9 +315,8 @@ class Export {
     this.bar = element("progress", { id: "export-bar", max: 1, value: 0, hidden: true, "aria-label": said.exportBar });
     this.told = element("p", { id: "export-told", class: "quiet told-line", role: "status" }, said.exportHint);
     const go = () => this.#begin().catch((error) => this.#end(said.exportFailed(reason(error))));
-    this.element = element(
-      "section", { class: "card export", "aria-label": said.exportTitle, hidden: !session.may("journal") },
-      element("h2", {}, said.exportTitle),
+    this.element = card(
+      said.exportTitle, { class: "card export", hidden: !session.may("journal") },
       form(
         go, { signal },
         this.prefix, element("label", {}, said.exportFrom, this.from), element("label", {}, said.exportTo, this.to), this.begin, this.cancel,

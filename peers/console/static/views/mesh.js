@@ -4,7 +4,7 @@
  */
 
 import { untyped } from "../hub.js";
-import { complain, element, form, heads, say, shape } from "../parts/element.js";
+import { card, complain, element, form, heads, say, shape } from "../parts/element.js";
 import { bytes, complaint, duration, perSecond, short, visible, whole } from "../parts/figures.js";
 import { poll } from "../parts/timing.js";
 import { fragmentOf } from "../shell/views.js";
@@ -235,9 +235,8 @@ class Way {
     this.told = element("p", { id: "way-told", class: "quiet told-line", role: "status" });
     this.rows = element("tbody", { id: "way" });
     this.table = element("table", { class: "way", hidden: true }, heads(said.wayColumns), this.rows);
-    this.element = element(
-      "section", { class: "card", "aria-label": said.way, hidden: !shell.session.mayAsk(TRACE_TOPIC) },
-      element("h2", {}, said.way),
+    this.element = card(
+      said.way, { hidden: !shell.session.mayAsk(TRACE_TOPIC) },
       form(go, { signal }, this.topic, element("button", { type: "submit" }, said.find)),
       this.table, this.told,
     );
@@ -495,7 +494,7 @@ class Stores {
     this.told = element("p", { id: "entries-told", class: "quiet told-line", role: "status" });
     this.name = element("h3", { id: "entries-of" });
     this.opened = element("div", { hidden: true }, this.name, entries, this.told);
-    this.element = element("section", { class: "card", "aria-label": said.stores, hidden: true }, element("h2", {}, said.stores), list, this.opened);
+    this.element = card(said.stores, { hidden: true }, list, this.opened);
     rows.addEventListener("click", ({ target }) => {
       const name = target instanceof Element ? target.closest("button")?.dataset.store : undefined;
       if (name !== undefined) this.#show(name);

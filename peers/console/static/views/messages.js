@@ -10,7 +10,7 @@
  * The page is given a thousand rows a second at most, and says what share of all messages that is.
  */
 
-import { element, form, heads, say } from "../parts/element.js";
+import { card, element, form, heads, say } from "../parts/element.js";
 import { Feed } from "../parts/feed.js";
 import { complaint, moment, reason, TIME, visible, whole } from "../parts/figures.js";
 import { lineOf } from "../parts/file_sink.js";
@@ -350,9 +350,8 @@ export function publishing(client, signal) {
       tell(complaint(error), true);
     }
   };
-  return element(
-    "section", { class: "card", "aria-label": said.publish },
-    element("h2", {}, said.publish),
+  return card(
+    said.publish, {},
     form(
       submit, { id: "publish", class: null, signal },
       element("label", { for: "topic" }, said.topic), topic,

@@ -3,7 +3,7 @@
 import { labelOf, whySlow } from "../feeds/connections.js";
 import { History } from "../feeds/history.js";
 import { Chart, STEPS } from "../parts/chart.js";
-import { complain, element, renew, say } from "../parts/element.js";
+import { card, complain, element, renew, say } from "../parts/element.js";
 import { bytes, duration, percent, perSecond, reason, short, visible, whole } from "../parts/figures.js";
 import { poll } from "../parts/timing.js";
 import { fragmentOf } from "../shell/views.js";
@@ -67,14 +67,8 @@ class Overview {
       figures.append(element("div", { class: "figure", title: said.hints[name] }, label, this.figures[name]));
     }
     this.slow = new Slow(this.#session, signal);
-    this.alarms = element(
-      "section", { id: "alarms", class: "card", role: "alert", "aria-label": said.alarms, hidden: true },
-      element("h2", {}, said.alarms), element("ul"),
-    );
-    this.losers = element(
-      "section", { id: "losers", class: "card", "aria-label": said.losers, hidden: true },
-      element("h2", {}, said.losers), element("ul"),
-    );
+    this.alarms = card(said.alarms, { id: "alarms", role: "alert", hidden: true }, element("ul"));
+    this.losers = card(said.losers, { id: "losers", hidden: true }, element("ul"));
     this.charts = CHARTS.map(([name, format, steps, lines]) => {
       const named = lines.map(([figure, colour]) => ({ name: said.lines[figure], colour, filled: lines.length === 1 }));
       return [new Chart(said.charts[name], named, format, steps, "overview", signal), lines];
