@@ -115,8 +115,9 @@ def _first_line(*command: str) -> str:
 _ROOT = Path(__file__).resolve().parents[2]
 _PROBE = """
 from importlib.util import find_spec
+from pathlib import Path
 import hub
-twin = "compiled scanner" if find_spec("hub.messages._runs") else "pure Python"
+twin = "compiled scanner" if any(Path(hub.__file__).parent.rglob("_runs.*.so")) else "pure Python"
 loop = "uvloop" if find_spec("uvloop") else "asyncio's loop"
 print(hub.__version__, "with", twin, "and", loop)
 """
