@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def _module(frame: FrameType | None) -> str:
-    """Return the path of a frame's file within the project; empty outside of `hub` and `peers`."""
+    """Return the path of a frame's file within the project; empty outside of `hub`, `peers` and `tests`."""
     if frame is None:
         return ""
     path = frame.f_code.co_filename

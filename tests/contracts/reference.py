@@ -1,4 +1,4 @@
-"""The generated pages under docs/reference: settings, commands, close codes and the Python API, from the code.
+"""The generated pages under docs/reference: settings, commands and the Python API, from the code.
 
 `python -m tests.contracts.rewrite` writes them; `test_reference` compares them with the code.
 """
@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from itertools import groupby
 from typing import Any
 
 from cyclopts import App
@@ -20,9 +21,8 @@ from hub.settings.keys import KEYS, Key, Kind
 from peers.cli.commands import app
 from peers.client import blocking
 from peers.daemon.sources import flag, variable
-from tests.contracts.test_interfaces import INSIDE
 
-__all__ = ["PAGES"]
+__all__ = ["INSIDE", "PAGES", "signature"]
 
 GENERATED = "<!-- Generated from the code by `python -m tests.contracts.rewrite`. Do not edit. -->\n\n"
 
@@ -36,17 +36,22 @@ def table(*head: str, rows: Iterable[Iterable[str]]) -> str:
 
 
 def size(value: float) -> str:
-    for power, unit in enumerate(("bytes", "KiB", "MiB", "GiB", "TiB")):
-        if value < 1024 ** (power + 1) or unit == "TiB":
-            return f"{int(value) // 1024**power:,} {unit}"
-    raise AssertionError
+    """Return a size in the largest unit of which it is a whole number."""
+    if not value:
+        return "0"
+    number, unit = int(value), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if number % 1024:
+            break
+        number, unit = number // 1024, larger
+    return f"{number:,} {unit}"
 
 
 def default_of(key: Key) -> str:
     value: Any = key.default.value if isinstance(key.default, Overflow) else key.default
     match key.kind:
         case Kind.SIZE:
-            return size(value) if value else "0"
+            return size(value)
         case Kind.TEXTS:
             return ", ".join(f"`{item}`" for item in value) or "none"
         case Kind.SECONDS:
@@ -66,7 +71,7 @@ def accepted(key: Key) -> str:
         case Kind.TEXTS:
             return ("one or more " if key.least else "any number of ") + key.unit
         case Kind.SIZE:
-            return f"{size(key.least) if key.least else 0} to {size(key.most)}"
+            return f"{size(key.least)} to {size(key.most)}"
         case _:
             return f"{key.least:,g} to {key.most:,.10g} {key.unit}"
 
@@ -76,35 +81,32 @@ def settings() -> Iterator[str]:
         "# Settings\n\n" + GENERATED + "[Configuration](../configuration.md) explains files, variables and flags. "
         "*Live* settings are applied by a reload; others need a restart.\n"
     )
-    section = None
-    rows: list[list[str]] = []
-    for path, key in [*KEYS.items(), ("", None)]:
-        name = path.rpartition(".")[0]
-        if section is not None and (name != section or key is None):
-            yield f"\n## {section or 'The hub'}\n\n" + table(
-                "setting", "meaning", "default", "accepted", "live", rows=rows
+    for section, keys in groupby(KEYS.items(), key=lambda item: item[0].rpartition(".")[0]):
+        rows = [
+            (
+                f"`{path}`<br>`{flag(path)}`<br>`{variable(path)}`",
+                key.description,
+                default_of(key),
+                accepted(key),
+                "yes" if key.live else "no",
             )
-            rows = []
-        section = name
-        if key is not None:
-            names = f"`{path}`<br>`{flag(path)}`<br>`{variable(path)}`"
-            rows.append([names, key.description, default_of(key), accepted(key), "yes" if key.live else "no"])
+            for path, key in keys
+        ]
+        yield f"\n## {section or 'The hub'}\n\n"
+        yield table("setting", "meaning", "default", "accepted", "live", rows=rows)
 
 
 # Commands.
 
 
+CONNECTION = ("--url", "--context", "--name", "--token-file", "--ca", "--certificate", "--key")
+
+
 def commands() -> Iterator[str]:
     yield "# Commands\n\n" + GENERATED + "[Command line](../command-line.md) has examples and explanations.\n"
-    yield f"\n{CONNECTION}\n\nCommands that connect to a hub have these flags:\n\n"
-    common = list(parameters(app["sub"], common=True))
-    yield table("flag", "meaning", rows=common)
+    yield "\n## Connection flags\n\nCommands that connect to a hub have these flags:\n\n"
+    yield table("flag", "meaning", rows=[row for name, *row in parameters(app["sub"]) if name in CONNECTION])
     yield from commands_of(app, "hub")
-
-
-CONNECTION = "## Connection flags"
-
-COMMON = {"--url", "--context", "--name", "--token-file", "--ca", "--certificate", "--key"}
 
 
 def commands_of(command: App, name: str) -> Iterator[str]:
@@ -114,20 +116,21 @@ def commands_of(command: App, name: str) -> Iterator[str]:
     if name in {"hub run", "hub check-config"}:
         yield "\nEach [setting](settings.md) is a flag.\n"
     elif not inner:
-        names = {each for argument in command.assemble_argument_collection() for each in argument.names}
-        if names >= COMMON:
+        found = list(parameters(command))
+        if {first for first, *_ in found}.issuperset(CONNECTION):
             yield "\nTakes [connection flags](#connection-flags).\n"
-        rows = list(parameters(command, common=False, left_out=COMMON if names >= COMMON else set()))
-        if rows:
-            yield "\n" + table("parameter", "meaning", rows=rows)
+            found = [row for row in found if row[0] not in CONNECTION]
+        if found:
+            yield "\n" + table("parameter", "meaning", rows=[row for _, *row in found])
     for each in inner:
         yield from commands_of(command[each], f"{name} {each}")
 
 
-def parameters(command: App, *, common: bool, left_out: Iterable[str] = ()) -> Iterator[list[str]]:
+def parameters(command: App) -> Iterator[tuple[str, str, str]]:
+    """Yield the first name of each parameter, and its row: all names, and the meaning."""
     for argument in command.assemble_argument_collection():
         names = [each for each in argument.names if each != "*" and not each.startswith("--no-")]
-        if not names or not argument.show or names[0] in left_out or (common and names[0] not in COMMON):
+        if not names or not argument.show:
             continue
         meaning = argument.parameter.help or ""
         if choices := argument.get_choices():
@@ -137,10 +140,21 @@ def parameters(command: App, *, common: bool, left_out: Iterable[str] = ()) -> I
             default, str | int | float | Enum
         ):
             meaning += f" Default: `{getattr(default, 'value', default)}`."
-        yield [", ".join(f"`{each}`" for each in names), meaning]
+        yield names[0], ", ".join(f"`{each}`" for each in names), meaning
 
 
 # The Python API.
+
+INSIDE = {
+    "Block": {"alone", "send", "take"},
+    "CallbackSubscription": {"finish", "open", "put", "put_break", "put_gap"},
+    "ConsumedMessage": {"of"},
+    "Hello": {"decode", "encode", "link", "mesh", "token", "without_token"},
+    "MessageStream": {"finish", "put", "put_break", "put_gap"},
+    "Service": {"cancel", "disconnected", "receive"},
+    "ServiceName": {"end", "ended", "stand", "wish"},
+}
+"""What only the parts of a client use of them, see tests/client/test_surface.py."""
 
 
 def python_api() -> Iterator[str]:
@@ -161,11 +175,11 @@ def described(name: str, value: Any) -> Iterator[str]:
     kind = "exception " if inspect.isclass(value) and issubclass(value, BaseException) else ""
     yield f"\n### {kind}{name}\n\n"
     if inspect.isfunction(value):
-        yield f"```python\n{name}{signature(value)}\n```\n\n"
+        yield f"```python\n{name}{shown(value)}\n```\n\n"
     yield first_paragraph(inspect.getdoc(value) or "") + "\n"
     if inspect.isclass(value) and not kind and not issubclass(value, Enum):
         rows = [
-            [f"`{member}{signature(function)}`", first_paragraph(inspect.getdoc(function) or "")]
+            [f"`{member}{shown(function)}`", first_paragraph(inspect.getdoc(function) or "")]
             for member, function in sorted(methods(value).items())
         ]
         if rows:
@@ -185,12 +199,20 @@ def methods(owner: type) -> dict[str, Any]:
     return {name: function for name, function in found.items() if name not in INSIDE.get(owner.__name__, ())}
 
 
-def signature(function: Any) -> str:
-    given = inspect.signature(function)
-    kept = [each for each in given.parameters.values() if each.name not in {"self", "cls"}]
-    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(given.replace(parameters=kept)))  # Annotations are texts
-    text = re.sub(r"<object object at \w+>", "...", text)
+def shown(function: Any) -> str:
+    text = signature(function).replace("<object object>", "...")
     return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text)
+
+
+def signature(value: Any) -> str:
+    """Return the signature of a function or class, without `self`; annotations are texts."""
+    found = inspect.signature(value)
+    kept = [each for each in found.parameters.values() if each.name not in {"self", "cls"}]
+    if inspect.isclass(value):
+        found = found.replace(return_annotation=inspect.Signature.empty)
+    text = re.sub(r" at 0x\w+>", ">", str(found.replace(parameters=kept)))
+    text = re.sub(r"ForwardRef\(('[^']*')\)", r"\1", text)
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
 
 
 def first_paragraph(text: str) -> str:

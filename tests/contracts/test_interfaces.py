@@ -21,6 +21,7 @@ from peers.client.journal import History
 from tests.cli.programs import hub
 from tests.console.node import node_command, start_node
 from tests.contracts.golden import check
+from tests.contracts.reference import INSIDE, signature
 
 HUB_JS = Path(__file__).parents[2] / "peers" / "console" / "static" / "hub.js"
 
@@ -52,17 +53,6 @@ BESIDE: dict[Any, list[type]] = {peers.client: [History]}
 """Classes that programs are given by a call, and need no name for."""
 
 MADE = {"BlockingHub", "Hub", "QueueWish"}  # Classes that programs make; objects of all others are given to them
-
-INSIDE = {
-    "Block": {"alone", "send", "take"},
-    "CallbackSubscription": {"finish", "open", "put", "put_break", "put_gap"},
-    "ConsumedMessage": {"of"},
-    "Hello": {"decode", "encode", "link", "mesh", "token", "without_token"},
-    "MessageStream": {"finish", "put", "put_break", "put_gap"},
-    "Service": {"cancel", "disconnected", "receive"},
-    "ServiceName": {"end", "ended", "stand", "wish"},
-}
-"""What only the parts of a client use of them, see tests/client/test_surface.py."""
 
 
 @pytest.mark.parametrize("golden", PACKAGES)
@@ -114,13 +104,7 @@ def _attributes(owner: type) -> set[str]:
 
 
 def _signature(value: Any) -> str:
-    signature = inspect.signature(value)
-    kept = [each for each in signature.parameters.values() if each.name not in {"self", "cls"}]
-    if inspect.isclass(value):
-        signature = signature.replace(return_annotation=inspect.Signature.empty)
-    text = re.sub(r" at 0x\w+>", ">", str(signature.replace(parameters=kept)))
-    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text.replace("ForwardRef(", "").replace("')", "'"))
-    return text + (" async" if inspect.iscoroutinefunction(value) else "")
+    return signature(value) + (" async" if inspect.iscoroutinefunction(value) else "")
 
 
 INSIDE_JS = ["ClaimedName.end", "ClaimedName.stand", "ClaimedName.standing"]

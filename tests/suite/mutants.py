@@ -188,11 +188,10 @@ def planted(folder: Path) -> list[Mutant]:
         (path,) = re.findall(r"^\+\+\+ b/(.*)$", patch, re.MULTILINE)
         rows = (TREE / path).read_text().splitlines()
         body = patch.partition("\n@@ ")[2].splitlines()[1:]
-        before = [row[1:] for row in body if not row.startswith("+")]
+        kept = [row for row in body if not row.startswith("+")]
+        before = [row[1:] for row in kept]
         start = next(at for at in range(len(rows)) if rows[at : at + len(before)] == before)  # It may have moved
-        gone = [
-            place for place, row in enumerate(row for row in body if not row.startswith("+")) if row.startswith("-")
-        ]
+        gone = [place for place, row in enumerate(kept) if row.startswith("-")]
         if not gone:  # Rows are only added: the one before them tells
             gone = [next(place for place, row in enumerate(body) if row.startswith("+")) - 1]
         first, last = start + 1 + gone[0], start + 1 + gone[-1]
