@@ -71,11 +71,12 @@ fuzz: $(VENV)/.test ## look for inputs that do harm, 10 minutes for each parser 
 		echo "fuzz: atheris is not to be had here: inputs are made by chance, without looking at coverage" >&2
 	$(BIN)/python -m tests.fuzz.fuzz $(ARGS)
 
-check: lint types contracts ## linters, types (of the page, too), import contracts
+check: lint types contracts ## linters (of documents, too), types (of the page, too), import contracts
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check hub peers tests examples
 	$(BIN)/ruff check hub peers tests examples
+	$(BIN)/python -m tests.contracts.words
 
 types: $(VENV)/.lint
 	$(BIN)/mypy
