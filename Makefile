@@ -32,7 +32,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 install = echo "setup: $(2)"; $(PIP) $(1) >$(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-pure twins soak fuzz check lint types contracts format bench bench-compare image clean
+.PHONY: help run test test-quick test-pure twins soak fuzz check lint types contracts format bench bench-compare packages image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -74,8 +74,8 @@ fuzz: $(VENV)/.test ## look for inputs that do harm, 10 minutes for each parser 
 check: lint types contracts ## linters (of documents, too), types (of the page, too), import contracts
 
 lint: $(VENV)/.lint
-	$(BIN)/ruff format --check hub peers tests examples
-	$(BIN)/ruff check hub peers tests examples
+	$(BIN)/ruff format --check hub peers release tests examples
+	$(BIN)/ruff check hub peers release tests examples
 	$(BIN)/python -m tests.contracts.words
 
 types: $(VENV)/.lint
@@ -86,14 +86,17 @@ contracts: $(VENV)/.lint
 	$(BIN)/lint-imports
 
 format: $(VENV)/.lint ## put the code into its form
-	$(BIN)/ruff format hub peers tests examples
-	$(BIN)/ruff check --fix hub peers tests examples
+	$(BIN)/ruff format hub peers release tests examples
+	$(BIN)/ruff check --fix hub peers release tests examples
 
 bench: $(VENV)/.test ## measure the goals of docs/performance.md (ARGS="--only one-topic --repeat 1")
 	$(BIN)/python -m tests.benchmarks.goals $(ARGS)
 
 bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and ZeroMQ, in one run
 	$(BIN)/python -m tests.benchmarks.compare --json build/compare.json $(ARGS)
+
+packages: $(VENV)/.release ## build source distribution, wheels and npm package into dist/
+	$(BIN)/python -m release.packages
 
 image: ## build the container image
 	docker build -t topichub .
@@ -125,6 +128,10 @@ $(VENV)/.quick: $(VENV)/.run
 	@touch $@
 
 # Node comes as a package of Python. npm compares what it gets with the hashes in package-lock.json, and runs none of it.
+$(VENV)/.release: $(VENV)/.run
+	@$(call install,'topichub[release]',what builds packages: build$(COMMA) setuptools and Cython)
+	@touch $@
+
 $(VENV)/.lint: $(VENV)/.test .ci/typescript/package.json .ci/typescript/package-lock.json
 	@$(call install,'topichub[lint]',linters$(COMMA) and TypeScript for the types of the page)
 	@mkdir -p $(TYPESCRIPT)

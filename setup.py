@@ -2,8 +2,8 @@
 
 A twin is a `.pyx` beside the pure module that does the same: whatever lies under `hub` and `peers` is built. An
 installation goes on without them, because many machines have no compiler, or one without Python's headers (Debian keeps
-these in a package of their own). It says so in one line. Whoever must not miss one (the image, CI) sets
-TOPICHUB_TWINS=required.
+these in a package of their own). It says so in one line. TOPICHUB_TWINS=required makes a missing twin an error, as
+for the image and CI; TOPICHUB_TWINS=none builds a wheel for all platforms.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-REQUIRED = os.environ.get("TOPICHUB_TWINS") == "required"
+TWINS = os.environ.get("TOPICHUB_TWINS")
+REQUIRED = TWINS == "required"
 
 
 class BuildTwins(build_ext):
-    """Builds what can be built, and tells what could not."""
+    """Builds the twins, and reports those that could not be built."""
 
     def run(self) -> None:
-        """Build all twins, then look which ones are there."""
+        """Build all twins, then report missing ones."""
         super().run()
         missing = [twin.name for twin in self.extensions if not Path(self.get_ext_fullpath(twin.name)).exists()]
         if missing:
@@ -36,6 +37,8 @@ class BuildTwins(build_ext):
 
 def twins() -> list[Extension]:
     """Return one extension for each `.pyx`, none where there is no Cython to translate them."""
+    if TWINS == "none":
+        return []
     sources = sorted(source for package in ("hub", "peers") for source in Path(package).rglob("*.pyx"))
     try:
         from Cython.Build import cythonize

@@ -5,7 +5,7 @@ It has no sockets, no event loop and no clock: bytes and times are arguments. I/
 
 from typing import NoReturn
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 _ELSEWHERE = {
     "Hub": "peers.embedding",

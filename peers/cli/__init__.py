@@ -80,8 +80,8 @@ def main() -> None:
         package = (getattr(error.__cause__ or error, "name", None) or "").partition(".")[0]
         if package not in _EXTRAS:
             raise
-        install = f"pip install '.[{_EXTRAS[package]}]'"
-        _end(f"this needs {package}, which is not installed: {install} in a clone of topichub", EXIT_ERROR)
+        install = f"pip install 'topichub[{_EXTRAS[package]}]'"
+        _end(f"this needs {package}, which is not installed: {install}", EXIT_ERROR)
     except BrokenPipeError:
         discard(sys.stdout, sys.stderr)  # they may be the same pipe
         sys.exit(EXIT_ERROR)

@@ -217,7 +217,7 @@ def open_session(settings: SessionSettings | None = None, log: IO[bytes] | None 
 def check_packages(*names: str) -> None:
     for name in names:
         if importlib.util.find_spec(name) is None:
-            raise SparkUnavailableError(f"hub spark needs {name}, which is not installed: pip install '.[spark]'")
+            raise SparkUnavailableError(f"hub spark needs {name}: pip install 'topichub[spark]'")
 
 
 def _running() -> SparkSession | None:

@@ -45,7 +45,7 @@ def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
     assert [(place.name, place.read_text()) for place in tmp_path.glob("broker.*")] == [(there, "mine")]
 
 
-TOLD = "CURVE needs PyNaCl, which is not installed: pip install '.[curve]'"
+TOLD = "CURVE needs PyNaCl, which is not installed: pip install 'topichub[curve]'"
 
 
 @pytest.mark.parametrize(

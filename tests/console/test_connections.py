@@ -40,7 +40,7 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
         "rules": 0,
         "queue": {"messages": 100, "bytes": 1_000_000},
         "received_bytes": 0,
-        "software": "topichub 0.1.0",
+        "software": "topichub 1.0.0",
         "rates": None,
         "history": None,
     } | changes
@@ -141,7 +141,7 @@ async def test_the_page_of_one(crowd: Page, crowded_hub: ScriptedHub) -> None:
     assert await text(crowd, "prefixes") == "/site/7"
     facts = str(await crowd.evaluate("return document.querySelector('.facts').textContent"))
     assert "10.0.0.1:7" in facts
-    assert "topichub 0.1.0" in facts
+    assert "topichub 1.0.0" in facts
     earlier = "return document.getElementById('losses-earlier').checkVisibility()"
     await wait_shown(crowd, "document.querySelectorAll('#losses tr').length === 50")
     assert "drop-oldest" in await text(crowd, "losses")

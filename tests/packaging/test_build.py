@@ -1,9 +1,6 @@
-"""What `pip install .` builds: with a compiler, without one, and with one that finds no headers of Python.
+"""Builds with a compiler, without one, and with one that finds no headers of Python.
 
-pip only calls the hook of PEP 517, as `build` does here.
-
-The tools of the build are fetched once, as pip would for each build, and Cython translates the twins once, or not at
-all: a build finds what an earlier one has left in `build/cython`, as it would in one's own clone.
+Cython translates the twins once: later builds find its output in `build/cython`, as in a clone.
 """
 
 from __future__ import annotations
@@ -12,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
@@ -22,10 +18,9 @@ import pytest
 
 from hub import twins
 from hub.twins import TWINS
+from release.packages import copy_sources
 
 PROJECT = Path(__file__).parents[2]
-
-SOURCES = ("hub", "peers", "pyspark_hub", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
 
 TRANSLATED = Path("build", "cython")
 """Where setup.py puts the twins in C."""
@@ -42,25 +37,10 @@ PATH={path} exec {compiler} "$@"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tools")
-    required = tomllib.loads((PROJECT / "pyproject.toml").read_text())["build-system"]["requires"]
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", folder, *required], check=True
-    )
-    return folder
-
-
 def copied(folder: Path, built: Path = PROJECT) -> Path:
     source = folder / "source"
     source.mkdir()
-    ignored = shutil.ignore_patterns("*.so", "__pycache__", "*.c")
-    for name in SOURCES:
-        if (PROJECT / name).is_dir():
-            shutil.copytree(PROJECT / name, source / name, ignore=ignored)
-        else:
-            shutil.copy2(PROJECT / name, source / name)
+    copy_sources(source)
     if (built / TRANSLATED).is_dir():
         shutil.copytree(built / TRANSLATED, source / TRANSLATED)
     return source

@@ -23,7 +23,6 @@ sys.meta_path.insert(0, Blocked())
 
 PROGRAM = """
 import contextlib, json, tempfile
-import peers.client, peers.client.blocking
 from peers.cli import main
 
 found = []
@@ -40,8 +39,7 @@ for command in {commands!r}:
 print(json.dumps(found))
 """
 
-CLI = {"cyclopts", "rich"}
-SERVER = {"apsw", "backports", "cryptography", "jwt", "prometheus_client", "structlog"}
+SERVER = {"apsw", "backports", "cryptography", "jwt", "prometheus_client", "sortedcontainers", "structlog"}
 OTHERS = {"numpy", "pandas", "pyarrow", "pyspark", "uvloop"}
 
 
@@ -59,13 +57,6 @@ def run_without(names: set[str], *commands: str) -> list[Done]:
     return [Done(*each) for each in json.loads(done.stdout)]
 
 
-def test_the_client_needs_no_package_of_the_hub_or_the_command_line() -> None:
-    (pub,) = run_without(CLI | SERVER | OTHERS, "pub")
-    assert pub.code == 1
-    assert pub.told.count("\n") == 1
-    assert "pip install '.[cli]'" in pub.told
-
-
 def test_commands_that_talk_to_a_hub_need_no_package_of_the_hub(tmp_path: Path) -> None:
     """Nor do a policy and tokens; a command whose packages are absent says what to install."""
     (tmp_path / "policy.toml").write_text("[users]\nalice = []\n")
@@ -81,7 +72,7 @@ def test_commands_that_talk_to_a_hub_need_no_package_of_the_hub(tmp_path: Path) 
     (tier,) = run_without(OTHERS, "journal tier verify x")
     for each, extra in ((done[-2], "server"), (done[-1], "server"), (tier, "tier")):
         assert (each.code, each.told.count("\n")) == (1, 1)
-        assert f"pip install '.[{extra}]'" in each.told
+        assert f"pip install 'topichub[{extra}]'" in each.told
 
 
 def test_a_hub_without_the_package_for_jwts_says_what_to_install(tmp_path: Path) -> None:
@@ -91,4 +82,4 @@ def test_a_hub_without_the_package_for_jwts_says_what_to_install(tmp_path: Path)
     command = [sys.executable, "-c", program, "run", *flags.split(), f"{tmp_path}/jwks.json"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "pip install '.[server]'" in done.stderr
+    assert "pip install 'topichub[server]'" in done.stderr

@@ -200,7 +200,7 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyspark" else object())
-    with pytest.raises(SparkUnavailableError, match=r"hub spark needs pyspark.*pip install '\.\[spark\]'"):
+    with pytest.raises(SparkUnavailableError, match=r"hub spark needs pyspark.*pip install 'topichub\[spark\]'"):
         open_session()
 
 

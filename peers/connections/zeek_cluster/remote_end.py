@@ -28,7 +28,7 @@ def need_curve() -> None:
     try:
         import nacl.bindings  # noqa: F401, PLC0415 -- optional, and slow to import
     except ImportError as error:
-        raise UsageError("CURVE needs PyNaCl, which is not installed: pip install '.[curve]'") from error
+        raise UsageError("CURVE needs PyNaCl, which is not installed: pip install 'topichub[curve]'") from error
 
 
 class Mechanisms:

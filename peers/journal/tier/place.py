@@ -66,7 +66,7 @@ def check_installed() -> None:
         import pyarrow.parquet  # noqa: F401, PLC0415 -- the same
     except ImportError as error:
         missing = error.name.partition(".")[0] if error.name else "pyarrow"
-        raise UsageError(f"a tier needs {missing}, which is not installed: pip install '.[tier]'") from error
+        raise UsageError(f"a tier needs {missing}, which is not installed: pip install 'topichub[tier]'") from error
 
 
 class Place:

@@ -70,7 +70,7 @@ def _kind() -> Any:
     try:
         from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 -- an extra
     except ImportError as error:
-        raise UsageError("an Iceberg table needs PyIceberg: pip install '.[iceberg]'") from error
+        raise UsageError("an Iceberg table needs PyIceberg: pip install 'topichub[iceberg]'") from error
     return SqlCatalog
 
 
