@@ -1,8 +1,8 @@
 """Look for inputs that do harm: `python -m tests.fuzz.fuzz [TARGET ...] [--minutes 10]`.
 
-Each target runs in a process of its own, guided by coverage where atheris is installed (`pip install 'topichub[fuzz]'`), else
-by chance. It begins with the sound inputs and the corpus. What does harm is left in `build/fuzz/found/TARGET`: make it
-small, put it into `tests/fuzz/corpus/TARGET`, and repair what it shows. Exit code 1 says that there is something.
+Each target runs in a process of its own, guided by coverage where atheris is installed, else by chance. It begins with
+the sound inputs and the corpus. What does harm is left in `build/fuzz/found/TARGET`: make it small, put it into
+`tests/fuzz/corpus/TARGET`, and repair what it shows. Exit code 1 says that there is something.
 """
 
 from __future__ import annotations
