@@ -7,26 +7,27 @@
  */
 
 import { HubError } from "./errors.js";
-import { TokenSource } from "./tokens.js";
 import { deferred, handled, now } from "./waiting.js";
 
 /**
  * @import { Backoff as Bounds, Options, Socket, Statistics, Welcome } from "../hub.js"
  * @import { Reports } from "./reports.js"
+ * @import { Tokens } from "./tokens.js"
  * @import { Deferred } from "./waiting.js"
- */
-
-/**
- * @typedef {object} Part One of the things that a client and its hub talk about, as the life of the line goes on.
- * @property {(welcome: Welcome) => void} opened There is a connection: say over it what still holds.
- * @property {() => void} lost It is lost.
- * @property {(error: Error) => void} finish The client does nothing any more: tell all who wait why. Once.
- * @typedef {object} More What there is to tell, beside that, to the one that has all parts.
- * @property {(message: any, characters: number) => void} heard
- * @property {(welcome: Welcome) => void} granted
+ * @typedef {object} Part A part of the client, called at the events of the line.
+ * @property {(welcome: Welcome) => void} [opened] There is a connection: send over it what is still valid.
+ * @property {() => void} [lost] It is lost.
+ * @property {(error: Error) => void} [finish] The client has ended: reject all that wait. Called once.
+ * @typedef {Required<Part> & {heard: (message: any, characters: number) => void}} Owner
  */
 
 const SUBPROTOCOL = "hub.v1.json";
+
+/** `readyState` of a socket that sends; the name is not on every implementation of WebSocket. */
+const OPEN = 1;
+
+/** How long `close()` waits for the hub's answer, milliseconds. */
+const CLOSE_MS = 2_000;
 
 export class Line {
   connections = 0;
@@ -36,29 +37,34 @@ export class Line {
   #WebSocket;
   #tokens;
   #reports;
-  #told;
+  #owner;
   #backoff;
   /** @type {Statistics["state"]} */ #state = "connecting";
-  /** @type {Connection | null} */ #connection = null;
-  #dialled = 0; // how often a connection was begun: what an earlier attempt was given comes too late
+  #dialled = 0; // attempts: a token for an earlier one is ignored
+  /** @type {Socket | null} Of the connection, as is all up to the timer. */
+  #socket = null;
+  /** @type {Welcome | null} */ #welcome = null;
+  #isHelloPending = false;
+  #openedAt = 0;
+  #receivedAt = 0;
+  #pingedAt = 0; // 0: no pong is due
+  #spared = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */ #timer;
   /** @type {Error | null} Why the line is closed. */
   #ended = null;
   /** @type {Deferred<Welcome>} */ #ready = handled(deferred());
   /** @type {Deferred<void>} */ #closed = deferred();
   #wake = () => this.#woken();
 
-  /**
-   * @param {string} url @param {Settled} options @param {TokenSource} tokens @param {Reports} reports
-   * @param {Part & More} told
-   */
-  constructor(url, options, tokens, reports, told) {
+  /** @param {string} url @param {Settled} options @param {Tokens} tokens @param {Reports} reports @param {Owner} owner */
+  constructor(url, options, tokens, reports, owner) {
     this.#url = url;
     this.#options = options;
     this.#WebSocket = options.WebSocket ?? globalThis.WebSocket;
     if (!this.#WebSocket) throw new TypeError("no WebSocket here: Node 22 has one; else pass one as the option WebSocket");
     this.#tokens = tokens;
     this.#reports = reports;
-    this.#told = told;
+    this.#owner = owner;
     this.#backoff = new Backoff(options.backoff);
   }
 
@@ -66,57 +72,53 @@ export class Line {
 
   get isOpen() { return this.#state === "open"; }
 
-  /** Whether what is written goes out: an open connection may be about to end. */
-  get isSending() { return this.isOpen && this.#connection !== null && this.#connection.isSending; }
+  /** Whether the socket sends: an open connection may be about to end. */
+  get isSending() { return this.isOpen && this.#socket !== null && this.#socket.readyState === OPEN; }
 
-  /** What the hub that is connected says of itself. */
-  get welcome() { return this.#connection?.welcome ?? null; }
+  /** The hub's greeting; null without a connection. */
+  get welcome() { return this.#welcome; }
 
   /** Bytes that the socket has not sent yet. */
-  get bufferedBytes() { return this.#connection?.bufferedBytes ?? 0; }
+  get bufferedBytes() { return this.#socket?.bufferedAmount ?? 0; }
 
-  /** A promise that the hub has greeted us, and granted what was wished for. */
+  /** A promise that the hub has greeted, and answered the hello. */
   get ready() { return this.#ready.promise; }
 
-  /** A promise that the line is closed, and its connection over. */
+  /** A promise that the line is closed, and its connection has ended. */
   get closed() { return this.#closed.promise; }
 
   assertNotClosed() {
     if (this.#state === "closed") throw this.#ended;
   }
 
-  /** Begin. Whoever is told of it must be there. */
+  /** Make the first connection; the owner has all its parts. */
   begin() {
     globalThis.addEventListener?.("online", this.#wake);
     globalThis.document?.addEventListener("visibilitychange", this.#wake);
     this.#dial();
   }
 
-  // --- what is said -------------------------------------------------------------------------------------------------
-
   /** @param {object} message */
   send(message) {
-    this.#connection?.send(message);
+    this.#socket?.send(JSON.stringify(message));
   }
 
   /** @param {string} text */
   write(text) {
-    this.#connection?.write(text);
+    this.#socket?.send(text);
   }
 
-  /** Send what the hub is to confirm. @param {object} message @param {Settle} settle */
+  /** Send a message that the hub confirms. @param {object} message @param {Settle} settle */
   ask(message, settle) {
     this.send({ ...message, request: this.confirmations.number(settle) });
   }
 
-  /** The hub has refused something that nobody here has asked for: it may be what was wished for at the beginning. */
+  /** The hub has rejected something without a request here: continue without the wishes of the hello. */
   refused() {
-    this.#connection?.refused();
+    if (this.#isHelloPending) this.#granted();
   }
 
-  // --- connections --------------------------------------------------------------------------------------------------
-
-  /** Make a connection; first ask for a fresh token, where there is a function for that. */
+  /** Make a connection; with a function for tokens, of a fresh token. */
   #dial() {
     this.#state = "connecting";
     this.#dialled += 1;
@@ -136,43 +138,118 @@ export class Line {
 
   /** @param {string} [token] */
   #connect(token) {
+    const { name, queue, narrow, answerMs } = this.#options;
+    /** @type {object} */
+    let hello = { name, queue, token: token || undefined, narrow };
     const socket = new this.#WebSocket(this.#url, [SUBPROTOCOL]);
-    this.#connection = new Connection(socket, token || undefined, this.#options, () => this.confirmations.number(), {
-      opened: (welcome) => this.#opened(welcome),
-      granted: (welcome) => this.#granted(welcome),
-      heard: this.#told.heard,
-      unclear: (error) => this.#reports.report(error),
-      lost: (code, reason) => this.#lost(code, reason),
-    });
+    this.#socket = socket;
+    this.#receivedAt = this.#pingedAt = now(); // the attempt counts as a ping: no greeting in time, no connection
+    this.#spared = false;
+    socket.onmessage = (/** @type {{data: string}} */ event) => {
+      this.#received(event.data, hello);
+      if (this.#welcome !== null) hello = {}; // the token is forgotten
+    };
+    socket.onclose = (/** @type {{code: number, reason: string}} */ event) => this.#lost(event.code, event.reason);
+    // Some implementations report a failed attempt by `error` alone; where `close` follows it comes first.
+    socket.onerror = () => setTimeout(() => this.#abandon(socket, "connection failed"), 0);
+    this.#watch(answerMs);
   }
 
-  /** @param {Welcome} welcome */
-  #opened(welcome) {
+  /** @param {string} text @param {object} hello To send after the greeting. */
+  #received(text, hello) {
+    this.#receivedAt = now();
+    this.#pingedAt = 0;
+    try {
+      const message = JSON.parse(text);
+      if (message.type === "welcome") this.#welcomed(message, hello);
+      else this.#owner.heard(message, text.length);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : error;
+      this.#reports.report(new HubError(1007, `the hub sent something not understood: ${reason}`));
+    }
+  }
+
+  /** @param {Welcome} message @param {object} hello */
+  #welcomed(message, hello) {
+    const first = this.#welcome === null;
+    this.#welcome = message;
+    if (!first) return this.#granted();
+    this.#openedAt = now();
+    // A hub with users accepts only small messages before a hello.
+    this.#isHelloPending = [...Object.values(hello), message.strangers].some((reason) => reason !== undefined);
+    if (this.#isHelloPending) this.send({ type: "hello", ...hello });
     this.#state = "open";
     this.connections += 1;
-    this.#told.opened(welcome);
+    this.#owner.opened(message);
+    return this.#isHelloPending ? undefined : this.#granted();
   }
 
-  /** @param {Welcome} welcome */
-  #granted(welcome) {
-    this.#tokens.recognised();
-    this.#told.granted(welcome);
+  #granted() {
+    const welcome = /** @type {Welcome} */ (this.#welcome);
+    this.#isHelloPending = false;
+    this.#tokens.granted(welcome.until, (token, settle) => this.ask({ type: "token", token }, settle));
     this.#ready.resolve(welcome);
     this.#reports.emit("open", welcome);
   }
 
+  /** Send a ping now, unless a pong is due already. */
+  #ping() {
+    if (this.#pingedAt !== 0) return;
+    this.#pingedAt = now();
+    this.#spared = false;
+    this.send({ type: "ping", request: this.confirmations.number() });
+    this.#watch(this.#options.answerMs);
+  }
+
+  /** @param {number} leftMs */
+  #watch(leftMs) {
+    clearTimeout(this.#timer);
+    const delayMs = Math.min(leftMs, this.#options.silenceMs); // a message meanwhile starts the next silence
+    const dueAt = now() + delayMs;
+    this.#timer = setTimeout(() => this.#check(now() - dueAt), delayMs);
+  }
+
+  /** A late check does not judge: the pong may be queued. @param {number} lateMs */
+  #check(lateMs) {
+    const { silenceMs, answerMs } = this.#options;
+    if (this.#pingedAt === 0) {
+      const leftMs = this.#receivedAt + silenceMs - now();
+      if (leftMs <= 0) this.#ping();
+      else this.#watch(leftMs);
+    } else if (now() < this.#pingedAt + answerMs) {
+      this.#watch(this.#pingedAt + answerMs - now());
+    } else if (lateMs > answerMs && !this.#spared) {
+      this.#spared = true;
+      this.#watch(answerMs);
+    } else {
+      this.#abandon(this.#socket, `no answer from the hub for ${answerMs} ms`);
+    }
+  }
+
+  /** @param {Socket | null} socket @param {string} reason */
+  #abandon(socket, reason) {
+    if (socket === null || socket !== this.#socket) return;
+    this.#lost(1006, reason);
+    socket.close();
+  }
+
   /** @param {number} code @param {string} reason */
   #lost(code, reason) {
-    const connection = /** @type {Connection} */ (this.#connection);
-    this.#connection = null;
+    const socket = /** @type {Socket} */ (this.#socket);
+    const isGranted = this.#welcome !== null && !this.#isHelloPending;
+    socket.onmessage = socket.onclose = null;
+    socket.onerror = () => {};
+    clearTimeout(this.#timer);
+    this.#socket = this.#welcome = null;
+    this.#isHelloPending = false;
     if (this.#state === "closed") return this.#over(code, reason);
     if (this.#state === "open") {
-      if (connection.isGranted) this.#ready = handled(deferred());
-      this.#backoff.lived(connection.openMs);
+      if (isGranted) this.#ready = handled(deferred());
+      this.#backoff.lived(now() - this.#openedAt);
     }
     this.#state = "waiting";
     this.confirmations.lose(new HubError(1006, "connection lost before the hub confirmed; it may have taken it"));
-    this.#told.lost();
+    this.#owner.lost();
     this.#reports.emit("close", code, reason);
     if (this.#tokens.isFinal(code)) this.#giveUp(new HubError(code, reason));
     else this.#retry(retryAfterMs(code, reason));
@@ -185,24 +262,29 @@ export class Line {
     this.#reports.emit("reconnecting", this.#backoff.wait(() => this.#dial(), askedMs));
   }
 
-  /** The network or the reader is back: try soon when waiting, else ask the hub whether it is still there. */
+  /** The network or the reader is back: connect soon when waiting, else ping the hub. */
   #woken() {
     if (globalThis.document?.visibilityState === "hidden") return;
     if (this.#state === "waiting") {
       this.#backoff.restart();
       this.#retry();
     } else if (this.#state === "open") {
-      this.#connection?.ask();
+      this.#ping();
     }
   }
-
-  // --- the end ------------------------------------------------------------------------------------------------------
 
   /** Close for good. */
   close() {
     this.#cease(new HubError(1000, "this client is closed"));
-    if (this.#connection === null) this.#over(1000, "");
-    else this.#connection.close();
+    const socket = this.#socket;
+    if (socket === null) return this.#over(1000, "");
+    clearTimeout(this.#timer);
+    socket.onmessage = null;
+    socket.close(1000, "");
+    /** @type {unknown} */
+    const timer = setTimeout(() => this.#abandon(socket, "no answer to the close"), CLOSE_MS);
+    /** @type {{unref?: () => void}} */ (timer).unref?.(); // Node does not wait for it
+    return undefined;
   }
 
   /** @param {Error} error */
@@ -221,7 +303,7 @@ export class Line {
     globalThis.removeEventListener?.("online", this.#wake);
     globalThis.document?.removeEventListener("visibilitychange", this.#wake);
     this.confirmations.lose(error);
-    this.#told.finish(error);
+    this.#owner.finish(error);
     this.#ready.reject(error);
     this.#ready = handled(deferred());
     this.#ready.reject(error);
@@ -374,213 +456,4 @@ const DEFAULTS = Object.freeze({
 /** @param {Options} options @returns {Settled} */
 export function settled(options) {
   return { ...DEFAULTS, ...options, backoff: { ...DEFAULTS.backoff, ...options.backoff } };
-}
-
-// One connection: a socket, the greeting over it, its heartbeat and its end.
-
-/**
- * @typedef {object} Told Who is told of it.
- * @property {(welcome: Welcome) => void} opened The hub has greeted us, and can be talked to.
- * @property {(welcome: Welcome) => void} granted It has granted what the hello wished for, as far as it does.
- * @property {(message: any, characters: number) => void} heard It has said something else.
- * @property {(error: Error) => void} unclear It has said something that is not understood.
- * @property {(code: number, reason: string) => void} lost The connection is over.
- */
-
-/** `readyState` of a socket that sends; the name is not on every implementation of WebSocket. */
-const OPEN = 1;
-
-/** How long `close()` waits for the hub's answer, milliseconds. */
-const CLOSE_MS = 2_000;
-
-class Connection {
-  /** @type {Welcome | null} */ welcome = null;
-  #socket;
-  /** @type {object} */ #hello;
-  #told;
-  #silence;
-  #helloPending = false;
-  #openedAt = 0;
-  #isOver = false;
-
-  /**
-   * @param {Socket} socket @param {string | undefined} token @param {Settled} options
-   * @param {() => number} number Gives the number of a ping.
-   * @param {Told} told
-   */
-  constructor(socket, token, options, number, told) {
-    const { name, queue, narrow } = options;
-    this.#hello = { name, queue, token, narrow };
-    this.#socket = socket;
-    this.#told = told;
-    this.#silence = new Silence(options, () => this.send({ type: "ping", request: number() }), (reason) => this.#abandon(reason));
-    socket.onmessage = (/** @type {{data: string}} */ event) => this.#received(event.data);
-    socket.onclose = (/** @type {{code: number, reason: string}} */ event) => this.#end(event.code, event.reason);
-    // Some implementations tell of a failed attempt by `error` alone; where `close` follows it comes first.
-    socket.onerror = () => setTimeout(() => this.#abandon("connection failed"), 0);
-    this.#silence.begin();
-  }
-
-  /** Whether the hub has granted what was wished for, or was not wished for anything. */
-  get isGranted() { return this.welcome !== null && !this.#helloPending; }
-
-  /** How long it has been open, milliseconds. */
-  get openMs() { return now() - this.#openedAt; }
-
-  get isSending() { return this.#socket.readyState === OPEN; }
-
-  get bufferedBytes() { return this.#socket.bufferedAmount; }
-
-  /** @param {object} message */
-  send(message) {
-    this.#socket.send(JSON.stringify(message));
-  }
-
-  /** @param {string} text */
-  write(text) {
-    this.#socket.send(text);
-  }
-
-  /** Ask the hub whether it is still there. */
-  ask() {
-    this.#silence.ask();
-  }
-
-  /** The hub has refused something that nothing else has asked for: go on without what the hello wished for. */
-  refused() {
-    if (this.#helloPending) this.#granted();
-  }
-
-  /** Hear nothing more, say that it is over, and wait for the hub's answer, not for ever. */
-  close() {
-    this.#silence.stop();
-    this.#socket.onmessage = null;
-    this.#socket.close(1000, "");
-    /** @type {unknown} */
-    const timer = setTimeout(() => this.#abandon("no answer to the close"), CLOSE_MS);
-    /** @type {{unref?: () => void}} */ (timer).unref?.(); // in Node it holds nobody up
-  }
-
-  /** @param {string} text */
-  #received(text) {
-    this.#silence.heard();
-    try {
-      const message = JSON.parse(text);
-      if (message.type === "welcome") this.#welcomed(message);
-      else this.#told.heard(message, text.length);
-    } catch (error) {
-      const reason = error instanceof Error ? error.message : error;
-      this.#told.unclear(new HubError(1007, `the hub sent something not understood: ${reason}`));
-    }
-  }
-
-  /** @param {Welcome} message */
-  #welcomed(message) {
-    const first = this.welcome === null;
-    this.welcome = message;
-    if (!first) return this.#granted();
-    this.#openedAt = now();
-    // To a hub with users a client that has said nothing is a stranger, whose messages must be small.
-    this.#helloPending = [...Object.values(this.#hello), message.strangers].some((reason) => reason !== undefined);
-    if (this.#helloPending) this.send({ type: "hello", ...this.#hello });
-    this.#hello = {}; // the token is forgotten
-    this.#told.opened(message);
-    return this.#helloPending ? undefined : this.#granted();
-  }
-
-  #granted() {
-    this.#helloPending = false;
-    this.#told.granted(/** @type {Welcome} */ (this.welcome));
-  }
-
-  /** @param {string} reason */
-  #abandon(reason) {
-    if (this.#isOver) return;
-    this.#end(1006, reason);
-    this.#socket.close();
-  }
-
-  /** @param {number} code @param {string} reason */
-  #end(code, reason) {
-    const socket = this.#socket;
-    this.#isOver = true;
-    socket.onmessage = socket.onclose = null;
-    socket.onerror = () => {};
-    this.#silence.stop();
-    this.#told.lost(code, reason);
-  }
-}
-
-// Whether the hub is still there: asked after a silence, given up without an answer.
-
-class Silence {
-  #options;
-  #ping;
-  #gone;
-  #receivedAt = 0;
-  #pingedAt = 0; // 0: no answer is due
-  #spared = false;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */ #timer;
-
-  /**
-   * @param {{silenceMs: number, answerMs: number}} options
-   * @param {() => void} ping Asks the hub.
-   * @param {(reason: string) => void} gone Called when it has not answered.
-   */
-  constructor(options, ping, gone) {
-    this.#options = options;
-    this.#ping = ping;
-    this.#gone = gone;
-  }
-
-  /** Another connection is made. The attempt counts as a ping: no greeting in time, no connection. */
-  begin() {
-    this.#spared = false;
-    this.#pingedAt = this.#receivedAt = now();
-    this.#watch(this.#options.answerMs);
-  }
-
-  /** Something has come. */
-  heard() {
-    this.#receivedAt = now();
-    this.#pingedAt = 0;
-  }
-
-  /** Ask now, unless an answer is due already. */
-  ask() {
-    if (this.#pingedAt !== 0) return;
-    this.#pingedAt = now();
-    this.#spared = false;
-    this.#ping();
-    this.#watch(this.#options.answerMs);
-  }
-
-  stop() {
-    clearTimeout(this.#timer);
-  }
-
-  /** @param {number} leftMs */
-  #watch(leftMs) {
-    clearTimeout(this.#timer);
-    const delayMs = Math.min(leftMs, this.#options.silenceMs); // an answer in between starts the next silence
-    const dueAt = now() + delayMs;
-    this.#timer = setTimeout(() => this.#check(now() - dueAt), delayMs);
-  }
-
-  /** A late check does not judge: the answer may be queued. @param {number} lateMs */
-  #check(lateMs) {
-    const { silenceMs, answerMs } = this.#options;
-    if (this.#pingedAt === 0) {
-      const leftMs = this.#receivedAt + silenceMs - now();
-      if (leftMs <= 0) this.ask();
-      else this.#watch(leftMs);
-    } else if (now() < this.#pingedAt + answerMs) {
-      this.#watch(this.#pingedAt + answerMs - now());
-    } else if (lateMs > answerMs && !this.#spared) {
-      this.#spared = true;
-      this.#watch(answerMs);
-    } else {
-      this.#gone(`no answer from the hub for ${answerMs} ms`);
-    }
-  }
 }

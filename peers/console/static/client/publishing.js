@@ -75,8 +75,6 @@ export class Publishing {
     this.#outbox.limitBatches(welcome.frame);
   }
 
-  lost() {}
-
   /** @param {Error} error */
   finish(error) {
     this.discardedMessages += this.#outbox.discard(error);

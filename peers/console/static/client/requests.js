@@ -86,8 +86,6 @@ export class Requests {
     for (const text of this.#take()) this.#line.write(text);
   }
 
-  opened() {}
-
   /** What was sent has no answer. */
   lost() {
     this.#fail(new HubError(1006, "connection lost before the answer; the service may have done what was asked"));

@@ -1,4 +1,6 @@
-/** Promises that are settled from outside, pauses, the clock, and the end of a turn. */
+/** Promises that are settled from outside, pauses, the clock, the end of a turn, and items to iterate over. */
+
+import { codeOf } from "./errors.js";
 
 /**
  * @template Value
@@ -24,7 +26,7 @@ export function deferred() {
 }
 
 /**
- * A rejection that nobody awaits is no error of the program: it is told by an event as well.
+ * A rejection that is not awaited is no error of the program: an event reports it as well.
  * @template {{promise: Promise<any>}} It
  * @param {It} it
  */
@@ -42,27 +44,103 @@ export function now() {
   return performance.now();
 }
 
-// When what was said is written: together, at the end of the turn in which it was said.
+// Messages are written together, at the end of the turn in which they were made.
 
 export class Turn {
   #write;
   #scheduled = false;
 
-  /** @param {() => void} write Writes all that waits. */
+  /** @param {() => void} write Writes all messages that wait. */
   constructor(write) {
     this.#write = write;
   }
 
-  /** Something waits to be written. */
   schedule() {
     if (this.#scheduled) return;
     this.#scheduled = true;
     queueMicrotask(() => this.flush());
   }
 
-  /** Write it now: what follows is to stand behind it on the wire. */
+  /** Write now: the next message must follow on the wire. */
   flush() {
     this.#scheduled = false;
     this.#write();
+  }
+}
+
+/**
+ * Items that wait until the iteration takes them, oldest first.
+ * @template Item, Result
+ */
+export class Items {
+  /** @type {(Item | undefined)[]} From `#head` on. */
+  #items = [];
+  #head = 0;
+  /** @type {Deferred<IteratorResult<Result>>[]} */ #takers = [];
+  #use;
+  /** @type {Error | null} */ #error = null;
+  hasEnded = false;
+
+  /** @param {(item: Item) => Result} use Called with each item that is taken; the iteration yields its result, or rejects. */
+  constructor(use) {
+    this.#use = use;
+  }
+
+  get length() { return this.#items.length - this.#head; }
+
+  /** @param {Item[]} items */
+  push(...items) {
+    this.#items.push(...items);
+    while (this.length > 0 && this.#takers.length > 0) this.#take(/** @type {Deferred<any>} */ (this.#takers.shift()));
+  }
+
+  /** Amortised O(1): the taken front is cut off once it is as long as the rest. */
+  shift() {
+    const item = /** @type {Item} */ (this.#items[this.#head]);
+    this.#items[this.#head] = undefined;
+    this.#head += 1;
+    if (2 * this.#head >= this.#items.length) {
+      this.#items = this.#items.slice(this.#head);
+      this.#head = 0;
+    }
+    return this.#use(item);
+  }
+
+  /** @returns {Promise<IteratorResult<Result>>} */
+  next() {
+    /** @type {Deferred<IteratorResult<Result>>} */
+    const taker = deferred();
+    if (this.length > 0) this.#take(taker);
+    else if (this.hasEnded) this.#finish(taker);
+    else this.#takers.push(taker);
+    return taker.promise;
+  }
+
+  clear() {
+    this.#items.length = this.#head = 0;
+  }
+
+  // Buffered items can still be taken; then the iteration ends, with the error unless the program has ended it.
+  /** @param {Error | null} error */
+  end(error) {
+    this.hasEnded = true;
+    this.#error = codeOf(error) === 1000 ? null : error;
+    for (const taker of this.#takers.splice(0)) this.#finish(taker);
+  }
+
+  /** @param {Deferred<IteratorResult<Result>>} taker */
+  #take(taker) {
+    try {
+      taker.resolve({ value: this.shift(), done: false });
+    } catch (error) {
+      taker.reject(error);
+    }
+  }
+
+  /** @param {Deferred<IteratorResult<Result>>} taker */
+  #finish(taker) {
+    if (this.#error) taker.reject(this.#error);
+    else taker.resolve({ value: undefined, done: true });
+    this.#error = null;
   }
 }

@@ -4,13 +4,12 @@ import { checkedString, checkedTopic } from "../checks.js";
 import { REQUEST_MS } from "../requests.js";
 import { extensionOf, received, sent } from "../values/packing.js";
 import { Extension, Real } from "../values/types.js";
-import { deferred, now } from "../waiting.js";
+import { Items, now } from "../waiting.js";
 import { CHANGE_KINDS, CLEARED, Copying, HELD_CHANGES } from "./copying.js";
 
 /**
  * @import { Client, Expiring, StoreChange, StoreEntry, StoreState, StoreValue } from "../../hub.js"
  * @import { Deliver, Subscription } from "../subscriptions.js"
- * @import { Deferred } from "../waiting.js"
  * @import { Change, MakeCopying } from "./copying.js"
  */
 
@@ -332,40 +331,27 @@ function isOneForm(value) {
 /** What `store.watch` returns: the changes, the present state first. */
 class StoreWatch {
   #copying;
-  /** @type {(Change | undefined)[]} From `#head` on. */
-  #changes = [];
-  #head = 0;
-  /** @type {Deferred<IteratorResult<StoreChange>>[]} */ #takers = [];
-  #ended = false;
-  /** @type {Error | null} */ #error = null;
+  /** @type {Items<Change, StoreChange>} */
+  #changes = new Items((change) => {
+    if (this.#changes.length <= HELD_CHANGES / 2) this.#copying.resume();
+    return changeOf(change);
+  });
 
   /** @param {MakeCopying} copy */
   constructor(copy) {
-    this.#copying = copy((changes) => this.#take(changes), (error) => this.#end(error));
+    this.#copying = copy((changes) => this.#take(changes), (error) => this.#changes.end(error));
   }
 
   /** A promise that the present state is there; it rejects where there is none to be had. */
   get confirmed() { return this.#copying.confirmed; }
 
-  /** @returns {Promise<IteratorResult<StoreChange>>} */
   next() {
-    if (this.#head < this.#changes.length) {
-      try {
-        return Promise.resolve({ value: changeOf(this.#shift()), done: false });
-      } catch (error) {
-        return Promise.reject(error);
-      }
-    }
-    /** @type {Deferred<IteratorResult<StoreChange>>} */
-    const taker = deferred();
-    if (this.#ended) this.#finish(taker);
-    else this.#takers.push(taker);
-    return taker.promise;
+    return this.#changes.next();
   }
 
   /** End it; what was not taken is thrown away. @returns {Promise<IteratorResult<StoreChange>>} */
   async return() {
-    this.#changes.length = this.#head = 0;
+    this.#changes.clear();
     await this.#copying.close();
     return { value: undefined, done: true };
   }
@@ -376,39 +362,8 @@ class StoreWatch {
 
   /** @param {Change[]} changes */
   #take(changes) {
-    this.#changes.push(...changes.filter(({ isOther }) => !isOther));
-    while (this.#head < this.#changes.length) {
-      const taker = this.#takers.shift();
-      if (taker === undefined) break;
-      this.next().then((found) => taker.resolve(found), taker.reject);
-    }
-    if (this.#changes.length - this.#head >= HELD_CHANGES) this.#copying.pause();
-  }
-
-  #shift() {
-    const change = /** @type {Change} */ (this.#changes[this.#head]);
-    this.#changes[this.#head] = undefined;
-    this.#head += 1;
-    if (this.#changes.length - this.#head <= HELD_CHANGES / 2) this.#copying.resume();
-    if (this.#head === this.#changes.length || this.#head >= HELD_CHANGES) {
-      this.#changes = this.#changes.slice(this.#head);
-      this.#head = 0;
-    }
-    return change;
-  }
-
-  /** @param {Error & {code?: number}} error */
-  #end(error) {
-    this.#ended = true;
-    this.#error = error?.code === 1000 ? null : error;
-    for (const taker of this.#takers.splice(0)) this.#finish(taker);
-  }
-
-  /** @param {Deferred<IteratorResult<StoreChange>>} taker */
-  #finish(taker) {
-    if (this.#error) taker.reject(this.#error);
-    else taker.resolve({ value: undefined, done: true });
-    this.#error = null;
+    for (const change of changes) if (!change.isOther) this.#changes.push(change);
+    if (this.#changes.length >= HELD_CHANGES) this.#copying.pause();
   }
 }
 
