@@ -9,25 +9,39 @@ import { deferred } from "./waiting.js";
  * @import { Beside, Welcome } from "../hub.js"
  * @import { Line } from "./line.js"
  * @import { Deferred, Turn } from "./waiting.js"
+ * @typedef {{topic: string, beside: string, texts: string[], waiters: Deferred<any>[], recorded: boolean,
+ *   characters: number}} Batch
+ *   The open batch.
+ * @typedef {{text: string, waiters: Deferred<any>[], recorded: boolean, count: number}} Frame
+ *   `text`: A publish message without its last brace. `waiters`: Of its values, if the program waits.
  */
 
+/** Text of one publish message before it is cut, characters: large enough to amortise, small enough to share a line. */
+export const BATCH_CHARACTERS = 65_536;
+
+/** Memory of a frame or a waiting caller besides its text, bytes, roughly. */
+export const OBJECT_BYTES = 128;
+
+/** Values to send: sealed frames, oldest first, and the open batch; limited together with the bytes in the socket. */
 export class Publishing {
   publishedMessages = 0;
   publishedBatches = 0;
   discardedMessages = 0;
+  /** Bytes that wait to be sent, roughly. */
+  size = 0;
   #line;
   #turn;
-  #outbox;
+  #outboundBytes;
+  /** @type {Frame[]} */ #frames = [];
+  /** @type {Batch | null} */ #batch = null;
+  #batchCharacters = BATCH_CHARACTERS;
 
   /** @param {number} outboundBytes @param {Line} line @param {Turn} turn */
   constructor(outboundBytes, line, turn) {
+    this.#outboundBytes = outboundBytes;
     this.#line = line;
     this.#turn = turn;
-    this.#outbox = new Outbox(outboundBytes);
   }
-
-  /** What waits to be sent, bytes. */
-  get size() { return this.#outbox.size; }
 
   /**
    * @param {string} topic @param {unknown} value @param {Beside & {confirm?: boolean | "recorded"}} options
@@ -40,8 +54,7 @@ export class Publishing {
       this.#line.assertNotClosed();
       const text = jsonOf(value);
       assertFits(checkedTopic(topic), text, this.#line.welcome?.frame);
-      const beside = textBeside(labels, sender, to);
-      this.#outbox.add({ topic, beside }, text, waiter, confirm === "recorded", this.#line.bufferedBytes);
+      this.#add(topic, textBeside(labels, sender, to), text, waiter, confirm === "recorded");
     } catch (error) {
       if (!confirm) throw error;
       return Promise.reject(error);
@@ -51,13 +64,17 @@ export class Publishing {
     return waiter?.promise;
   }
 
-  /** This turn is over: what comes later is a message of its own. */
+  /** Close the open batch: later values are a message of their own. */
   seal() {
-    this.#outbox.seal();
+    if (this.#batch === null) return;
+    const { topic, beside, texts, waiters, recorded } = this.#batch;
+    const text = `{"type":"publish","topic":${JSON.stringify(topic)}${beside},"values":[${texts.join(",")}]`;
+    this.#frames.push({ text, waiters, recorded, count: texts.length });
+    this.#batch = null;
   }
 
   write() {
-    for (const { text, waiters, recorded } of this.#outbox.take()) {
+    for (const { text, waiters, recorded } of this.#take()) {
       this.publishedBatches += 1;
       if (waiters.length === 0) {
         this.#line.write(`${text}}`);
@@ -70,60 +87,26 @@ export class Publishing {
     }
   }
 
+  // An eighth of the hub's limit leaves room for characters of three bytes, and for the longest topic.
   /** @param {Welcome} welcome */
-  opened(welcome) {
-    this.#outbox.limitBatches(welcome.frame);
+  opened({ frame }) {
+    this.#batchCharacters = Math.min(BATCH_CHARACTERS, frame / 8);
   }
 
   /** @param {Error} error */
   finish(error) {
-    this.discardedMessages += this.#outbox.discard(error);
-  }
-}
-
-// What was published and not sent yet.
-
-/**
- * @typedef {{topic: string, beside: string, texts: string[], waiters: Deferred<any>[], recorded: boolean,
- *   characters: number}} Batch
- *   The one that is open.
- * @typedef {{text: string, waiters: Deferred<any>[], recorded: boolean, count: number}} Frame
- *   `text`: A publish message without its last brace. `waiters`: Of its values, if anybody waits.
- */
-
-/** Text of one publish message before it is cut, characters: large enough to amortise, small enough to share a line. */
-export const BATCH_CHARACTERS = 65_536;
-
-/** What a frame or a waiting caller takes beside its text, bytes, roughly. */
-export const OBJECT_BYTES = 128;
-
-/** Values on their way out: sealed frames, oldest first, and the open batch; bounded with the bytes in the socket. */
-class Outbox {
-  size = 0;
-  #limitBytes;
-  /** @type {Frame[]} */ #frames = [];
-  /** @type {Batch | null} */ #batch = null;
-  #batchCharacters = BATCH_CHARACTERS;
-
-  /** @param {number} limitBytes */
-  constructor(limitBytes) {
-    this.#limitBytes = limitBytes;
+    this.seal();
+    for (const { waiters, count } of this.#take()) {
+      waiters.forEach((waiter) => waiter.reject(error));
+      this.discardedMessages += count;
+    }
   }
 
-  // An eighth of what the hub takes leaves room for characters of three bytes, and for the longest topic.
-  /** @param {number} frameBytes */
-  limitBatches(frameBytes) {
-    this.#batchCharacters = Math.min(BATCH_CHARACTERS, frameBytes / 8);
-  }
-
-  /**
-   * @param {{topic: string, beside: string}} target @param {string} text @param {Deferred<any> | null} waiter
-   * @param {boolean} recorded @param {number} socketBytes
-   */
-  add({ topic, beside }, text, waiter, recorded, socketBytes) {
+  /** @param {string} topic @param {string} beside @param {string} text @param {Deferred<any> | null} waiter @param {boolean} recorded */
+  #add(topic, beside, text, waiter, recorded) {
     const cost = text.length + (waiter ? OBJECT_BYTES : 0);
-    if (this.size + socketBytes + cost > this.#limitBytes) {
-      throw new HubError(1013, `the outbound buffer is full (outboundBytes: ${this.#limitBytes})`);
+    if (this.size + this.#line.bufferedBytes + cost > this.#outboundBytes) {
+      throw new HubError(1013, `the outbound buffer is full (outboundBytes: ${this.#outboundBytes})`);
     }
     const batch = this.#batch;
     if (batch && (batch.topic !== topic || batch.beside !== beside || batch.recorded !== recorded
@@ -140,28 +123,8 @@ class Outbox {
     this.size += cost;
   }
 
-  /** Ends the open batch: what comes later is a message of its own. */
-  seal() {
-    if (this.#batch === null) return;
-    const { topic, beside, texts, waiters, recorded } = this.#batch;
-    const text = `{"type":"publish","topic":${JSON.stringify(topic)}${beside},"values":[${texts.join(",")}]`;
-    this.#frames.push({ text, waiters, recorded, count: texts.length });
-    this.#batch = null;
-  }
-
-  take() {
-    const frames = this.#frames;
-    this.#frames = [];
+  #take() {
     this.size = 0;
-    return frames;
-  }
-
-  /** Returns how many values are lost. @param {Error} error */
-  discard(error) {
-    this.seal();
-    return this.take().reduce((lost, { waiters, count }) => {
-      waiters.forEach((waiter) => waiter.reject(error));
-      return lost + count;
-    }, 0);
+    return this.#frames.splice(0);
   }
 }

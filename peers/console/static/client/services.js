@@ -22,15 +22,16 @@ export class Services {
   #line;
   #turn;
   #reports;
-  #answers;
   /** @type {Set<Service>} */ #all = new Set();
+  /** @type {{request: number, text: string}[]} */ #replies = [];
+  /** @type {{type: "reply", request: number, status: number, text: string}[]} */ #failures = [];
+  #connection = 0; // answers to requests of an earlier one are thrown away
 
   /** @param {Line} line @param {Turn} turn @param {Reports} reports */
   constructor(line, turn, reports) {
     this.#line = line;
     this.#turn = turn;
     this.#reports = reports;
-    this.#answers = new Answers(() => turn.schedule(), (error) => reports.report(error));
   }
 
   /** @param {string | readonly string[]} prefixes @param {(request: Message) => unknown} answer */
@@ -49,26 +50,72 @@ export class Services {
   receive({ request, topic, service, value, values }) {
     const target = topic ?? service ?? "";
     const found = this.#find(target);
-    (values ?? [value]).forEach((each, at) => this.#answers.ask(found, target, each, (request + at) % TRANSACTIONS));
+    (values ?? [value]).forEach((each, at) => this.#ask(found, target, each, (request + at) % TRANSACTIONS));
   }
 
+  // Replies whose numbers follow one another are one message.
   write() {
-    for (const text of this.#answers.take()) this.#line.write(text);
+    const replies = this.#replies.splice(0).sort((one, other) => one.request - other.request);
+    for (let start = 0, end = 0; start < replies.length; start = end) {
+      let size = 0;
+      do {
+        size += replies[end].text.length;
+        end += 1;
+      } while (end < replies.length && replies[end].request === replies[end - 1].request + 1
+        && end - start < REQUESTS && size + replies[end].text.length <= BATCH_CHARACTERS);
+      const values = replies.slice(start, end).map((reply) => reply.text).join(",");
+      this.#line.write(`{"type":"reply","request":${replies[start].request},"values":[${values}]}`);
+    }
+    for (const failure of this.#failures.splice(0)) this.#line.send(failure);
   }
 
   opened() {
     for (const service of this.#all) this.#tell(service);
   }
 
+  /** The connection is lost, and with it the requesters. */
   lost() {
-    this.#answers.forget();
+    this.#connection += 1;
+    this.#replies = [];
+    this.#failures = [];
   }
 
   /** @param {Error} error */
   finish(error) {
-    this.#answers.forget();
+    this.lost();
     for (const service of this.#all) service.confirmedBy(error);
     this.#all.clear();
+  }
+
+  /** @param {Service | undefined} service @param {string} topic @param {unknown} value @param {number} request */
+  #ask(service, topic, value, request) {
+    if (service === undefined) return this.#fail(request, "this client no longer serves that");
+    const connection = this.#connection;
+    const put = (/** @type {unknown} */ answer) => {
+      const text = jsonOf(answer ?? null);
+      if (connection !== this.#connection) return;
+      this.#replies.push({ request, text });
+      this.#turn.schedule();
+    };
+    const fail = (/** @type {unknown} */ error) => {
+      const text = String(/** @type {{message?: unknown} | null | undefined} */ (error)?.message ?? error);
+      if (connection === this.#connection) this.#fail(request, text);
+      this.#reports.report(error);
+    };
+    try {
+      const answer = service.answer({ topic, value });
+      if (isPromise(answer)) return Promise.resolve(answer).then(put).catch(fail);
+      put(answer);
+    } catch (error) {
+      fail(error);
+    }
+    return undefined;
+  }
+
+  /** @param {number} request @param {string} text */
+  #fail(request, text) {
+    this.#failures.push({ type: "reply", request, status: FAILED, text });
+    this.#turn.schedule();
   }
 
   /** @param {Service} service */
@@ -110,8 +157,7 @@ export class Services {
   }
 }
 
-// A service: what one caller of `serve` holds.
-
+/** What `serve` returns. */
 export class Service {
   #close;
   #confirmed = handled(deferred());
@@ -137,81 +183,6 @@ export class Service {
   /** @param {Error | null} error */
   confirmedBy(error) {
     this.#confirmed.settle(error);
-  }
-}
-
-// What was answered to requests, and waits to be sent.
-
-export class Answers {
-  #schedule;
-  #report;
-  /** @type {{request: number, text: string}[]} */ #replies = [];
-  /** @type {{type: "reply", request: number, status: number, text: string}[]} */ #failures = [];
-  #connection = 0; // answers to what came over an earlier one are thrown away
-
-  /** @param {() => void} schedule @param {(error: unknown) => void} report */
-  constructor(schedule, report) {
-    this.#schedule = schedule;
-    this.#report = report;
-  }
-
-  /** @param {Service | undefined} service @param {string} topic @param {unknown} value @param {number} request */
-  ask(service, topic, value, request) {
-    if (service === undefined) return this.#fail(request, "this client no longer serves that", this.#connection);
-    const connection = this.#connection;
-    const put = (/** @type {unknown} */ answer) => this.#put(request, answer, connection);
-    const fail = (/** @type {unknown} */ error) => {
-      this.#fail(request, String(/** @type {{message?: unknown} | null | undefined} */ (error)?.message ?? error), connection);
-      this.#report(error);
-    };
-    try {
-      const answer = service.answer({ topic, value });
-      if (isPromise(answer)) return Promise.resolve(answer).then(put).catch(fail);
-      put(answer);
-    } catch (error) {
-      fail(error);
-    }
-    return undefined;
-  }
-
-  /** Returns the messages to be sent now: replies whose numbers follow one another are one. */
-  take() {
-    const texts = [];
-    const replies = this.#replies.splice(0).sort((one, other) => one.request - other.request);
-    for (let start = 0, end = 0; start < replies.length; start = end) {
-      let size = 0;
-      do {
-        size += replies[end].text.length;
-        end += 1;
-      } while (end < replies.length && replies[end].request === replies[end - 1].request + 1
-        && end - start < REQUESTS && size + replies[end].text.length <= BATCH_CHARACTERS);
-      const values = replies.slice(start, end).map((reply) => reply.text).join(",");
-      texts.push(`{"type":"reply","request":${replies[start].request},"values":[${values}]}`);
-    }
-    for (const failure of this.#failures.splice(0)) texts.push(JSON.stringify(failure));
-    return texts;
-  }
-
-  /** The connection is lost, and with it the requester. */
-  forget() {
-    this.#connection += 1;
-    this.#replies = [];
-    this.#failures = [];
-  }
-
-  /** @param {number} request @param {unknown} answer @param {number} connection */
-  #put(request, answer, connection) {
-    const text = jsonOf(answer ?? null);
-    if (connection !== this.#connection) return;
-    this.#replies.push({ request, text });
-    this.#schedule();
-  }
-
-  /** @param {number} request @param {string} text @param {number} connection */
-  #fail(request, text, connection) {
-    if (connection !== this.#connection) return;
-    this.#failures.push({ type: "reply", request, status: FAILED, text });
-    this.#schedule();
   }
 }
 

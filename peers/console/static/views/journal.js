@@ -265,18 +265,11 @@ function row(one, rate) {
 /** @param {Consumer} consumer @param {number | null} rate @returns {[state: string, text: string]} */
 function standing({ error, lag, members, committed_s }, rate) {
   if (error) return ["bad", visible(error)];
-  if (typeof committed_s === "number") return standingOfQuery(committed_s, lag, rate);
-  return lag > 0 && members === 0 ? ["bad", said.nobody] : pace(lag, rate);
-}
-
-/**
- * Return how a query does, which reads by itself: also when it was heard of.
- * @param {number} heard How long ago, s.
- * @param {number} lag @param {number | null} rate @returns {[state: string, text: string]}
- */
-function standingOfQuery(heard, lag, rate) {
   const [state, text] = pace(lag, rate);
-  return [lag > 0 && heard > SILENT_S ? "bad" : state, words.journal.query(text, duration(heard))];
+  if (typeof committed_s === "number") { // a query, which reads without a client here
+    return [lag > 0 && committed_s > SILENT_S ? "bad" : state, said.query(text, duration(committed_s))];
+  }
+  return lag > 0 && members === 0 ? ["bad", said.nobody] : [state, text];
 }
 
 /** Return how one gets on. @param {number} lag @param {number | null} rate @returns {[state: string, text: string]} */

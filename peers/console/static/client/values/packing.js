@@ -3,26 +3,8 @@
 import { checkedString } from "../checks.js";
 import { HubError } from "../errors.js";
 import {
-  Address,
-  addressBytes,
-  addressText,
-  Count,
-  Enum,
-  Extension,
-  floored,
-  MS_NS,
-  numberOf,
-  Port,
-  PreciseDate,
-  PROTOCOLS,
-  Real,
-  SECOND_NS,
-  Subnet,
-  subnetBytes,
-  Table,
-  Timespan,
-  Timestamp,
-  U64_MAX,
+  Address, addressBytes, addressText, Count, Enum, Extension, floored, MS_NS, numberOf, Port, PreciseDate, PROTOCOLS, Real,
+  SECOND_NS, Subnet, subnetBytes, Table, Timespan, Timestamp, U64_MAX,
 } from "./types.js";
 
 /** How deep a value of a store may be nested. */

@@ -1,7 +1,7 @@
 /**
- * The list of messages: a ring of the newest thousand, of which only the rows in sight are drawn; and the busiest topics.
+ * The list of messages: the newest thousand, of which only the rows in sight are drawn; and the busiest topics.
  *
- * Every row that was added is in the ring, was drawn, or is counted as skipped. While the list is held (by the button, or
+ * Every row that was added is in the list, was drawn, or is counted as skipped. While the list is held (by the button, or
  * because the reader has scrolled away from the newest) later rows are skipped.
  */
 
@@ -11,10 +11,10 @@ import { words } from "../../words.js";
 
 /** @import { Busy, Row, Top } from "../../parts/sampler.js" */
 
-const RING_ROWS = 1_000;
+const MOST_ROWS = 1_000;
 
-/** Text of all rows of the ring, characters. */
-const RING_CHARACTERS = 16 * 1024 * 1024;
+/** Text of all rows, characters. */
+const MOST_CHARACTERS = 16 * 1024 * 1024;
 
 /** Height of a row, CSS pixels: `--row-height` in styles/base.css. Fixed, so that a position is a multiplication. */
 export const ROW_PX = 26;
@@ -33,53 +33,11 @@ const SPARE_ROWS = 2;
  *   `hue`: Of the topic, as it was set last.
  */
 
-class Ring {
-  /** @type {(Row | undefined)[]} */ #rows = new Array(RING_ROWS);
-  #added = 0;
-  #length = 0;
-  #characters = 0;
-
-  get length() { return this.#length; }
-
-  /** How many rows were ever added: the number of the newest one. */
-  get added() { return this.#added; }
-
-  /** Returns the rows that had to go. @param {Row} row */
-  add(row) {
-    const gone = [];
-    while (this.#length === RING_ROWS || (this.#length > 0 && this.#characters + row.text.length > RING_CHARACTERS)) {
-      gone.push(this.#drop());
-    }
-    this.#rows[this.#added % RING_ROWS] = row;
-    this.#added += 1;
-    this.#length += 1;
-    this.#characters += row.text.length;
-    return gone;
-  }
-
-  /** 0 is the newest. @param {number} index */
-  newest(index) {
-    return index < this.#length ? this.#rows[(this.#added - 1 - index) % RING_ROWS] : undefined;
-  }
-
-  clear() {
-    this.#rows.fill(undefined);
-    this.#added = this.#length = this.#characters = 0;
-  }
-
-  #drop() {
-    const slot = (this.#added - this.#length) % RING_ROWS;
-    const row = /** @type {Row} */ (this.#rows[slot]);
-    this.#rows[slot] = undefined;
-    this.#length -= 1;
-    this.#characters -= row.text.length;
-    return row;
-  }
-}
-
 export class Stream {
   skipped = 0;
-  #ring = new Ring();
+  /** @type {Row[]} The newest last. */ #rows = [];
+  #added = 0; // the number of the newest row
+  #characters = 0;
   #elements;
   /** @type {Line[]} */ #lines = [];
   /** @type {WeakSet<Row>} */ #drawn = new WeakSet();
@@ -110,17 +68,11 @@ export class Stream {
 
   get held() { return this.#paused || this.#scrollTop >= ROW_PX; }
 
-  get length() { return this.#ring.length; }
+  get length() { return this.#rows.length; }
 
   /** What is selected, or else all rows; oldest first, as far as they are here. */
   chosen() {
-    const rows = this.#between(0, this.#ring.length - 1).reverse();
-    return this.#selected.size > 0 ? rows.filter((row) => this.#selected.has(row)) : rows;
-  }
-
-  /** @param {number} least @param {number} most */
-  #between(least, most) {
-    return Array.from({ length: most - least + 1 }, (_, at) => /** @type {Row} */ (this.#ring.newest(least + at)));
+    return this.#selected.size > 0 ? this.#rows.filter((row) => this.#selected.has(row)) : [...this.#rows];
   }
 
   get selected() { return this.#selected.size; }
@@ -137,15 +89,20 @@ export class Stream {
   /** Show other rows, the first of them above all others. @param {Row[]} rows */
   replace(rows) {
     this.clear();
-    for (const row of rows.slice(0, RING_ROWS).reverse()) this.#put(row);
+    for (const row of rows.slice(0, MOST_ROWS).reverse()) this.#put(row);
   }
 
   /** @param {Row} row */
   #put(row) {
-    for (const gone of this.#ring.add(row)) {
+    while (this.#rows.length === MOST_ROWS || (this.#rows.length > 0 && this.#characters + row.text.length > MOST_CHARACTERS)) {
+      const gone = /** @type {Row} */ (this.#rows.shift());
+      this.#characters -= gone.text.length;
       if (!this.#drawn.has(gone)) this.skipped += 1;
       if (this.#selected.delete(gone)) this.#onSelect(null);
     }
+    this.#rows.push(row);
+    this.#added += 1;
+    this.#characters += row.text.length;
     this.#changed = true;
   }
 
@@ -157,8 +114,8 @@ export class Stream {
   }
 
   clear() {
-    this.#ring.clear();
-    this.skipped = 0;
+    this.#rows = [];
+    this.#added = this.#characters = this.skipped = 0;
     this.#select([]);
     this.pause(this.#paused);
   }
@@ -169,13 +126,13 @@ export class Stream {
     this.#changed = false;
     const { spacer, rows, empty } = this.#elements;
     const first = Math.floor(this.#scrollTop / ROW_PX);
-    spacer.style.height = `${this.#ring.length * ROW_PX}px`;
+    spacer.style.height = `${this.#rows.length * ROW_PX}px`;
     rows.style.transform = `translateY(${first * ROW_PX}px)`;
-    empty.hidden = this.#ring.length > 0;
+    empty.hidden = this.#rows.length > 0;
     this.#lines.forEach((line, index) => {
-      const row = this.#ring.newest(first + index);
+      const row = this.#rows.at(-1 - first - index);
       line.root.hidden = row === undefined;
-      line.root.classList.toggle("odd", (this.#ring.added - first - index) % 2 === 1); // stripes move with their rows
+      line.root.classList.toggle("odd", (this.#added - first - index) % 2 === 1); // stripes move with their rows
       line.root.classList.toggle("selected", row !== undefined && this.#selected.has(row));
       if (row !== undefined && line.row !== row) {
         this.#drawn.add(row);
@@ -187,15 +144,10 @@ export class Stream {
 
   /** @param {Row} row @param {boolean} further @param {boolean} upTo */
   #choose(row, further, upTo) {
-    const index = (/** @type {Row} */ wanted) => {
-      for (let at = 0; at < this.#ring.length; at += 1) if (this.#ring.newest(at) === wanted) return at;
-      return -1;
-    };
-    const from = this.#anchor === null ? -1 : index(this.#anchor);
+    const from = this.#anchor === null ? -1 : this.#rows.indexOf(this.#anchor);
     if (upTo && from >= 0) {
-      const to = index(row);
-      const [least, most] = from < to ? [from, to] : [to, from];
-      this.#select(this.#between(least, most), row);
+      const to = this.#rows.indexOf(row);
+      this.#select(this.#rows.slice(Math.min(from, to), Math.max(from, to) + 1), row);
       return;
     }
     this.#anchor = row;
@@ -216,12 +168,11 @@ export class Stream {
   #pressed(event) {
     if (event.key === "Escape") return this.#select([]);
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
-    if (step === 0 || this.#ring.length === 0) return undefined;
+    if (step === 0 || this.#rows.length === 0) return undefined;
     event.preventDefault();
-    let at = -1;
-    while (at + 1 < this.#ring.length && this.#ring.newest(at) !== this.#anchor) at += 1;
-    const next = this.#anchor === null ? 0 : Math.max(0, Math.min(this.#ring.length - 1, at + step));
-    this.#choose(/** @type {Row} */ (this.#ring.newest(next)), false, false);
+    const at = this.#anchor === null ? -1 : this.#rows.length - 1 - this.#rows.lastIndexOf(this.#anchor);
+    const next = this.#anchor === null ? 0 : Math.max(0, Math.min(this.#rows.length - 1, at + step));
+    this.#choose(/** @type {Row} */ (this.#rows.at(-1 - next)), false, false);
     const { viewport } = this.#elements;
     const top = next * ROW_PX;
     if (top < viewport.scrollTop) viewport.scrollTop = top;
@@ -236,7 +187,7 @@ export class Stream {
 
   #resized() {
     const { viewport, rows } = this.#elements;
-    const wanted = Math.min(RING_ROWS, Math.ceil(viewport.clientHeight / ROW_PX) + SPARE_ROWS);
+    const wanted = Math.min(MOST_ROWS, Math.ceil(viewport.clientHeight / ROW_PX) + SPARE_ROWS);
     while (this.#lines.length < wanted) this.#lines.push(makeLine(rows));
     for (const { root } of this.#lines.splice(wanted)) root.remove();
     this.#changed = true;
