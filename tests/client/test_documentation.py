@@ -24,7 +24,14 @@ from tests.suite.imports import python_path
 
 ROOT = Path(__file__).parents[2]
 URL = "tcp://127.0.0.1:7400"
-PAGES = {"docs/clients.md": 4, "docs/requests.md": 4, "README.md": 2, "docs/names-and-labels.md": 4, "docs/zeek.md": 1}
+PAGES = {
+    "docs/clients.md": 4,
+    "docs/requests.md": 4,
+    "README.md": 2,
+    "docs/names-and-labels.md": 4,
+    "docs/zeek.md": 1,
+    "docs/protocol.md": 1,
+}
 """Pages whose programs run each by itself, with the least number of them."""
 
 
