@@ -24,25 +24,25 @@ from enum import IntEnum
 class CloseCode(IntEnum):
     """Why a connection ends or a request is rejected. Numbers follow RFC 6455, section 7.4; 4xxx are ours."""
 
-    DONE = 1000
-    GOING_AWAY = 1001
-    PROTOCOL_ERROR = 1002
-    WRONG_KIND = 1003
-    BAD_DATA = 1007
-    NOT_ALLOWED = 1008
-    TOO_BIG = 1009
-    INTERNAL_ERROR = 1011
-    TRY_AGAIN_LATER = 1013
-    OVERFLOW = 4008
-    ALREADY_CONNECTED = 4009
-    THAT_IS_YOURSELF = 4010
-    GONE = 4011  # The requested records are no longer, or not yet, in the journal
-    JOURNAL_FAILED = 4012  # The journal could not be written or read: full disk, damage
+    DONE = 1000  # The client has closed the connection
+    GOING_AWAY = 1001  # The hub stops: reconnect, after the seconds that the text may give
+    PROTOCOL_ERROR = 1002  # Invalid frames, no handshake in time, or no answer to a ping
+    WRONG_KIND = 1003  # A binary WebSocket message under `hub.v1.json`, or a text one under `hub.v1.msgpack`
+    BAD_DATA = 1007  # Invalid JSON, msgpack, UTF-8, topic or prefix; the text says where
+    NOT_ALLOWED = 1008  # No permission, or over a limit of the client
+    TOO_BIG = 1009  # A message, key or ping over its limit
+    INTERNAL_ERROR = 1011  # A bug of the hub, which its log shows
+    TRY_AGAIN_LATER = 1013  # No room at present: reconnect, or repeat the request, with backoff
+    OVERFLOW = 4008  # The queue was full, and its policy is `disconnect`
+    ALREADY_CONNECTED = 4009  # A second link between the same two hubs
+    THAT_IS_YOURSELF = 4010  # A link of a hub to itself
+    GONE = 4011  # The requested records are not in the journal; the text names the first offset that is
+    JOURNAL_FAILED = 4012  # The journal cannot be written or read: full disk, or damage
     NOT_RECOGNISED = 4401  # Credentials are missing, wrong or expired
-    FORBIDDEN = 4403  # The user of a connection is gone, or may no longer be connected
+    FORBIDDEN = 4403  # An admin closed the connection, or its user was removed or may no longer connect
 
 
-_ABNORMAL = 1006  # RFC 6455: the connection ended without a close frame. People learn nothing from the number
+_ABNORMAL = 1006  # RFC 6455: the connection ended without a close frame. Errors do not show the number
 
 
 class HubError(Exception):

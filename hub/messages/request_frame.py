@@ -40,13 +40,13 @@ _REPLY_HEAD = Struct(">IB")
 class Status(IntEnum):
     """The fate of a request."""
 
-    OK = 0
+    OK = 0  # A reply with a value
     FAILED = 1  # The service has failed; the value is its reason
     NO_RESPONDER = 2  # No service for this topic, or no owner of this name
     RESPONDER_GONE = 3  # The service was lost before it answered
     TIMED_OUT = 4  # There was no answer within the time that the request gives
     OVERFLOW = 5  # The queue of the service, or a limit of the requester's, is full
-    NOT_ALLOWED = 6
+    NOT_ALLOWED = 6  # No permission
     TOO_BIG = 7  # The request is larger than the service accepts, or the reply larger than the requester accepts
 
 

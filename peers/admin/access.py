@@ -59,7 +59,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
 
 @service("a map with `action`, `topic`, `user` and `roles`", _Asked)
 def policy_test(server: Server, _: Handler, asked: _Asked) -> dict[str, Any]:
-    """Answer what the policy says; question and answer are in docs/observability.md."""
+    """Answer what the policy says; the fields are in docs/reference/hub-topics.md."""
     question = Question(asked.user, asked.roles, asked.action, asked.topic)
     policy, own = server.access.policy, own_roles(server.settings)
     if policy is None:

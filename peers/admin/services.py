@@ -169,7 +169,7 @@ _BY_GRANT: Mapping[str, Service] = {
     SERVED_TOPIC: served,
     JOURNAL_TOPIC: journal,
 }
-_FOR_ADMINS: Mapping[str, Service] = {
+FOR_ADMINS: Mapping[str, Service] = {
     RESERVED + "who": who,
     RESERVED + "users": users,
     RESERVED + "kick": kick,
@@ -180,14 +180,14 @@ _FOR_ADMINS: Mapping[str, Service] = {
 }
 
 # About what they may see or do themselves
-_FOR_EVERYBODY: Mapping[str, Service] = {RESERVED + "topics": topics, RESERVED + "rights": rights}
+EVERYONE: Mapping[str, Service] = {RESERVED + "topics": topics, RESERVED + "rights": rights}
 
 
 def add_services(server: Server) -> None:
     services = server.core.requests.hub_services
     for topic, made in _BY_GRANT.items():
         services.add(topic, made(server))
-    for topic, made in _FOR_ADMINS.items():
+    for topic, made in FOR_ADMINS.items():
         services.add(topic, made(server), for_admins=True)
-    for topic, made in _FOR_EVERYBODY.items():
+    for topic, made in EVERYONE.items():
         services.add(topic, made(server), judges_itself=True)

@@ -33,9 +33,9 @@ _LINES = 100
 class ExitCode(IntEnum):
     """Exit codes of commands that read a journal."""
 
-    DONE = 0
-    INCOMPLETE = 1
-    DAMAGED = 3
+    DONE = 0  # All records were read
+    INCOMPLETE = 1  # It cannot be read, or records are missing from an export
+    DAMAGED = 3  # Something is damaged; the rest was read
 
 
 class Damages:

@@ -27,11 +27,11 @@ class Reason(Enum):
     """Reasons of failures for the log and for counters; clients do not get them."""
 
     NOTHING = "nothing"  # No credentials, and `access.anonymous` is not set
-    CERTIFICATE = "certificate"  # The certificate of no user
-    TOKEN = "token"  # noqa: S105 -- a kind, no secret
-    JWT = "jwt"
+    CERTIFICATE = "certificate"  # A certificate without a user
+    TOKEN = "token"  # noqa: S105 -- Unknown token
+    JWT = "jwt"  # Invalid JWT
     ENDED = "ended"  # The credential has expired
-    USER = "user"  # The policy knows neither the user nor a role of theirs
+    USER = "user"  # The policy has neither the user nor one of their roles
 
 
 class Refusal(Exception):  # noqa: N818 -- a verdict, not a failure

@@ -22,7 +22,9 @@ from tests.cli.programs import PATIENCE_S, PROJECT, RunningHub, environment_of_s
 
 TEXT = (PROJECT / "docs" / "command-line.md").read_text()
 
-BLOCKS = re.findall(r"^(<!-- runs -->\n)?```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+OBSERVABILITY = (PROJECT / "docs" / "observability.md").read_text()
+
+BLOCKS = re.findall(r"^(<!-- runs -->\n)?```sh\n(.*?)^```$", TEXT + OBSERVABILITY, re.MULTILINE | re.DOTALL)
 
 COMMANDS = sorted({line for _, block in BLOCKS for line in block.splitlines() if "hub " in line})
 

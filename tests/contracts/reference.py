@@ -1,4 +1,4 @@
-"""The generated pages under docs/reference: settings, commands and the Python API, from the code.
+"""The generated pages under docs/reference: settings, commands, metrics, the hub's own topics and the Python API.
 
 `python -m tests.contracts.rewrite` writes them; `test_reference` compares them with the code.
 """
@@ -7,22 +7,35 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import groupby
 from typing import Any
 
 from cyclopts import App
+from prometheus_client.utils import floatToGoString
 
 import peers.client
 import peers.embedding
+from hub.errors import CloseCode
 from hub.limits import Overflow
+from hub.messages.request_frame import Status
 from hub.settings.keys import KEYS, Key, Kind
+from hub.topics import RESERVED
+from peers.admin.services import EVERYONE, FOR_ADMINS
+from peers.cli import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_SENSELESS
 from peers.cli.commands import app
+from peers.cli.journal_reading import ExitCode
 from peers.client import blocking
 from peers.daemon.sources import flag, variable
+from peers.journal.recorder import CONFIRM_S_BOUNDS
+from peers.server.metrics import COUNTER, GAUGE, HISTOGRAM, JOURNAL, METRICS, TIER, Row
+from peers.server.reading import QUEUE_S_BOUNDS, READ_BYTES_BOUNDS, READ_S_BOUNDS
+from peers.users.identity import Reason
+from peers.workers.gathering import WORKERS
+from tests.contracts.hub_topics import SERVICES, TOPICS
 
-__all__ = ["INSIDE", "PAGES", "signature"]
+__all__ = ["BUCKETS", "INSIDE", "PAGES", "full_name", "kind_of", "signature"]
 
 GENERATED = "<!-- Generated from the code by `python -m tests.contracts.rewrite`. Do not edit. -->\n\n"
 
@@ -143,6 +156,143 @@ def parameters(command: App) -> Iterator[tuple[str, str, str]]:
         yield names[0], ", ".join(f"`{each}`" for each in names), meaning
 
 
+# Metrics.
+
+GROUPS = {
+    "Connections and TLS": "connections|tls|drain",
+    "Users and quotas": "strangers|users|policy|quota",
+    "Messages and handlers": "handlers|queue|queued|received|read|messages|delivered|refused_for",
+    "Routing": "subscriptions|filter|rules|route|routes",
+    "Memory and log": "memory|log",
+    "Requests and service names": "services|requests|replies|names|name",
+    "Shared memory": "shared",
+    "Links": "links|link",
+    "Mesh": "mesh",
+    "Zeek": "zeek",
+    "Stores": "store|stores",
+    "Journals and consumers of other hubs": "far|marks",
+}
+OF_A_JOURNAL = "Journal and consumers"
+OF_A_TIER = "Journal tier"
+OF_WORKERS = "Workers"
+BUCKETS = {
+    "hub_read_seconds": READ_S_BOUNDS,
+    "hub_read_bytes": READ_BYTES_BOUNDS,
+    "hub_queue_seconds": QUEUE_S_BOUNDS,
+    "hub_journal_confirm_seconds": CONFIRM_S_BOUNDS,
+}
+
+
+def metrics() -> Iterator[str]:
+    yield (
+        "# Metrics\n\n"
+        + GENERATED
+        + "`GET /metrics` in the Prometheus text format; [observability](../observability.md) "
+        "explains which to watch. Counters start at 0 with the process. With [workers](../workers.md), each metric has "
+        "the label `worker`. Metrics of the process (`process_*`) and the interpreter (`python_info`) follow.\n"
+    )
+    groups: dict[str, list[Row[Any]]] = {"The hub": [], **{heading: [] for heading in GROUPS}}
+    for row in METRICS:
+        groups[group_of(row.name)].append(row)
+    rows = {**groups, OF_A_JOURNAL: JOURNAL, OF_A_TIER: TIER, OF_WORKERS: WORKERS}
+    for heading, some in rows.items():
+        yield f"\n## {heading}\n\n"
+        yield table("metric", "type", "unit", "labels", "meaning", rows=map(row_of_metric, some))
+    yield "\n## Buckets of histograms\n\n"
+    yield table(
+        "histogram",
+        "upper bounds",
+        rows=[(f"`{name}`", ", ".join(map(floatToGoString, bounds))) for name, bounds in BUCKETS.items()],
+    )
+
+
+def group_of(name: str) -> str:
+    return next((each for each, names in GROUPS.items() if re.match(f"hub_(?:{names})(?:_|$)", name)), "The hub")
+
+
+def row_of_metric(row: Row[Any]) -> tuple[str, ...]:
+    units = {"seconds": "s", "bytes": "bytes", "messages": "messages"}
+    unit = next((units[word] for word in reversed(row.name.split("_")) if word in units), "")
+    labels = "; ".join(
+        f"`{label}`" + (": " + ", ".join(f"`{value}`" for value in values) if values else "")
+        for label, values in row.labels.items()
+    )
+    return f"`{full_name(row)}`", kind_of(row), unit, labels, row.text
+
+
+def kind_of(row: Row[Any]) -> str:
+    return {GAUGE: "gauge", COUNTER: "counter", HISTOGRAM: "histogram"}[row.kind]
+
+
+def full_name(row: Row[Any]) -> str:
+    return row.name + ("_total" if row.kind is COUNTER else "")
+
+
+# The hub's own topics and services, and codes.
+
+
+def hub_topics() -> Iterator[str]:
+    yield (
+        "# Topics and services of the hub\n\n" + GENERATED + "The hub publishes events under `$hub/` and answers "
+        "[requests](../requests.md) there; [observability](../observability.md) has examples. Events reach subscribers "
+        "of this hub only, from all its [workers](../workers.md). `[]` marks elements of a list.\n\n## Topics\n"
+    )
+    for name, topic in TOPICS.items():
+        yield f"\n### {name}\n\n{topic.when}\n\n" + table("field", "meaning", rows=described_fields(topic.fields))
+    yield (
+        "\n## Services\n\nWithout users, the hub answers every client. With users: *everyone* may ask; a *grant* is a "
+        "`request` permission of the [policy](../policy.md); *admins* need none. A list that is full continues "
+        "behind its last element, by `after`.\n"
+    )
+    for name, service in SERVICES.items():
+        for_whom = next((each for each, names in ALLOWED.items() if name in names), "users with a grant")
+        yield f"\n### Request {name}\n\n{service.reply}\n\n* Request: {service.request}.\n* For {for_whom}.\n\n"
+        yield table("field of the reply", "meaning", rows=described_fields(service.fields))
+    yield "\n## Close codes\n\nOf connections over TCP and WebSocket, and of rejections that do not end them.\n\n"
+    yield table("code", "name", "meaning", rows=members(CloseCode, "lower"))
+    yield "\n## Statuses of requests\n\n" + table("status", "name", "meaning", rows=members(Status))
+    yield "\n## Reasons of dropped messages\n\nThe overflow policies of a queue:\n\n"
+    yield table("policy", "meaning", rows=[row[1:] for row in members(Overflow, "value")])
+    yield "\n`unreadable` is a message that the receiver cannot decode, or that is too large for it. Of links:\n\n"
+    dropped = TOPICS["$hub/statistics"].fields
+    rows = [(f"`{name.rpartition('.')[2]}`", dropped[name]) for name in dropped if ".dropped." in name]
+    yield table("reason", "meaning", rows=rows)
+    yield "\n## Reasons of rejected logins\n\n" + table(
+        "reason", "meaning", rows=[row[1:] for row in members(Reason, "value")]
+    )
+    yield "\n## Exit codes of commands\n\n" + table("code", "meaning", rows=EXIT_CODES)
+    yield "\nOf `hub journal ls`, `stat`, `verify` and `export`:\n\n"
+    yield table("code", "meaning", rows=[(row[0], row[2]) for row in members(ExitCode)])
+
+
+ALLOWED = {
+    "everyone": EVERYONE,
+    "admins": {*FOR_ADMINS, RESERVED + "drain", RESERVED + "reload"},
+}
+EXIT_CODES = [
+    ("0", "success"),
+    (str(EXIT_ERROR), "failure: one line on standard error has the reason"),
+    (str(EXIT_SENSELESS), "invalid command line, and nothing was done; or a timeout before `--limit` messages"),
+    (str(EXIT_INTERRUPTED), "Ctrl-C"),
+]
+
+
+def described_fields(fields: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(f"`{name}`", meaning) for name, meaning in fields.items()]
+
+
+def members(owner: type[Enum], name: str = "") -> list[tuple[str, str, str]]:
+    """Return number, name and comment of each member of an enumeration."""
+    source = inspect.getsource(owner)
+    rows = []
+    for member in owner:
+        comment = re.search(rf"^    {member.name} = [^#\n]*#(?: noqa: \S+ --)? (.+)$", source, re.MULTILINE)
+        assert comment, f"{owner.__name__}.{member.name} needs a comment"
+        shown = {"lower": member.name.lower().replace("_", " "), "value": f"`{member.value}`"}.get(name, member.name)
+        rows.append((str(member.value), shown, comment[1].rstrip(".")))
+    return rows
+
+
 # The Python API.
 
 INSIDE = {
@@ -222,5 +372,7 @@ def first_paragraph(text: str) -> str:
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "settings.md": settings,
     "commands.md": commands,
+    "metrics.md": metrics,
+    "hub-topics.md": hub_topics,
     "python-api.md": python_api,
 }

@@ -20,15 +20,17 @@ from websockets.frames import Opcode
 from hub.messages.batch import encode_value
 from hub.messages.frame import encode_frame
 from peers.client import Client, MessageStream, RequestError, blocking, connect
+from peers.server.metrics import JOURNAL, METRICS, TIER
 from peers.transport.endpoints import Endpoint
 from peers.wire.kinds import Kind
+from peers.workers.gathering import WORKERS
 from tests.cli.programs import RunningHub, hub, run_hub
 from tests.contracts.golden import check, fields_of
+from tests.contracts.hub_topics import SERVICES, TOPICS
+from tests.contracts.reference import full_name
 from tests.hubs.eventually import settle
 from tests.hubs.raw_client import RawClient
 from tests.hubs.raw_websocket import RawWebSocket, frame
-
-PAGE = (Path(__file__).parents[2] / "docs" / "observability.md").read_text()
 
 POLICY = """
 [roles.sensor]
@@ -65,22 +67,9 @@ def test_metrics(tmp_path: Path) -> None:
         name: sorted(set(re.findall(r'(\w+)="', said)) - {"worker", "le"})
         for name, said in re.findall(r"^(\w+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? [^ ]+$", page, re.MULTILINE)
     }
-    documented = {
-        name: sorted(re.findall(r"`(\w+)`", re.split("[:(]", told)[0]))
-        for names, told in re.findall(r"^\| (`hub_[^|]*) \| \w+[^|]* \| ([^|]*)\|", PAGE, re.MULTILINE)
-        for name in re.findall(r"`(\w+)`", names)
-    }
+    documented = {full_name(row): sorted(row.labels) for row in (*METRICS, *JOURNAL, *TIER, *WORKERS)}
     lines = (" ".join([name, kind, *labels.get(name, documented[name])]) for name, kind in kinds.items())
     check("metrics.txt", lines)
-
-
-def _documented(heading: str) -> set[str]:
-    table = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    found: set[str] = set()
-    for row in re.findall(r"^\| (`\$hub/[^|]*) \|", table, re.MULTILINE):
-        first, *others = re.findall(r"`([^`]+)`", row)
-        found |= {first, *(one if one.startswith("$") else first.rpartition("/")[0] + one for one in others)}
-    return found
 
 
 # Topics.
@@ -111,9 +100,8 @@ async def test_topics(site: Site, tmp_path: Path) -> None:
         await _lose(site, client, stream, seen)
         await client.request("$hub/reload", None)
         await _until(stream, seen, "$hub/audit", "$hub/statistics")
-    documented = _documented("Topics of the hub's own")
-    assert seen.keys() <= documented
-    check("topics.txt", [*documented, *(f"{topic} {field}" for topic, fields in seen.items() for field in fields)])
+    assert not [topic for topic, fields in seen.items() if fields - TOPICS[topic].fields.keys()]
+    check("topics.txt", [*TOPICS, *(f"{topic} {field}" for topic, fields in seen.items() for field in fields)])
 
 
 async def _lose(site: Site, client: Client, stream: MessageStream, seen: dict[str, set[str]]) -> None:
@@ -181,8 +169,8 @@ async def _is_known(client: Client) -> bool:
 
 
 async def test_services(site: Site, tmp_path: Path) -> None:
-    lines = list(_documented("Requests to the hub itself"))
-    assert ASKED.keys() <= set(lines)
+    lines = list(SERVICES)
+    undescribed: set[str] = set()
     with run_hub(tmp_path, "--peer", site.hub.tcp, "--name", "far"):
         async with _busy(site) as client:
             async with client.subscribe("$hub/") as stream:
@@ -193,8 +181,11 @@ async def test_services(site: Site, tmp_path: Path) -> None:
                         answer = await client.request(topic, value)
                     except RequestError as error:
                         answer = {f"fails: {error.status}": True}
-                    fields = (re.sub(r"[0-9a-f]{32}", "ID", field) for field in fields_of(answer))
+                    fields = {re.sub(r"[0-9a-f]{32}", "ID", field) for field in fields_of(answer)}
                     lines += [f"{topic} {field}" for field in fields]
+                    known = {"[]", *SERVICES[topic].fields}
+                    undescribed |= {f"{topic} {field}" for field in fields - known if not field.startswith("fails")}
+    assert not undescribed
     check("services.txt", lines)
 
 

@@ -37,7 +37,6 @@ NOT_YET = (
     "docs/journal.md",
     "docs/mesh.md",
     "docs/names-and-labels.md",
-    "docs/observability.md",
     "docs/performance.md",
     "docs/policy.md",
     "docs/protocol.md",

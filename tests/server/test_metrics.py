@@ -1,10 +1,9 @@
-"""Metrics in the Prometheus text format, and the tables of docs/observability.md that list them."""
+"""Metrics in the Prometheus text format, and the tables of which docs/reference/metrics.md is made."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,13 +24,14 @@ from hub.quotas import Resource
 from hub.settings.settings import JournalSettings, Settings, StoresSettings
 from hub.stores.command import Command
 from peers.journal.journal import Journal
-from peers.server.metrics import HubCollector, exposition, families
+from peers.server.metrics import JOURNAL, METRICS, TIER, HubCollector, exposition, families
 from peers.server.server import Server
 from peers.server.traffic import Carried, EndedLink, Peer
 from peers.users.identity import Proof
 from peers.users.users import Users
 from peers.wire.control import Account
 from peers.workers.gathering import WORKERS, WorkerCounts
+from tests.contracts.reference import BUCKETS, full_name, kind_of
 from tests.hub.fakes import FakeOutlet, handler_of, publish
 from tests.server.test_links import Standing
 
@@ -313,14 +313,7 @@ async def test_what_users_may_not_do(server: Server) -> None:
     assert value(scrape(server), "hub_draining") == 1
 
 
-# Every name stands in the documents, with its type and its labels.
-
-
-_PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
-_TABLES = _PAGE.read_text().partition("\n## All metrics\n")[2].partition("\n## ")[0]
-_ROW = re.compile(r"^\| (`hub_[^|]*) \| (\w+)[^|]* \| ([^|]*)\|", re.MULTILINE)
-_BUCKETS = re.compile(r"^\| `(hub_\w+)` \| ([\d., ]+) \|$", re.MULTILINE)
-_NAME = re.compile(r"`([\w-]+)`")
+# The tables, of which docs/reference/metrics.md is made, have all metrics, with their labels, values and buckets.
 
 
 class Family(NamedTuple):
@@ -328,21 +321,16 @@ class Family(NamedTuple):
     labels: frozenset[str]
 
 
+ROWS = {full_name(row): row for row in (*METRICS, *JOURNAL, *TIER, *WORKERS)}
+
+
 def documented() -> dict[str, Family]:
-    return {
-        name: Family(kind, frozenset(_NAME.findall(re.split("[:(]", labels)[0])))
-        for names, kind, labels in _ROW.findall(_TABLES)
-        for name in _NAME.findall(names)
-    }
+    return {name: Family(kind_of(row), frozenset(row.labels)) for name, row in ROWS.items()}
 
 
-def documented_values() -> dict[str, frozenset[str]]:
+def documented_values() -> dict[str, dict[str, frozenset[str]]]:
     """Of the labels of each metric, where they are listed."""
-    return {
-        name: frozenset(_NAME.findall(labels.partition(":")[2]))
-        for names, _, labels in _ROW.findall(_TABLES)
-        for name in _NAME.findall(names)
-    }
+    return {name: {label: frozenset(values) for label, values in row.labels.items()} for name, row in ROWS.items()}
 
 
 def told_of(families: Iterable[Any]) -> dict[str, Family]:
@@ -358,6 +346,17 @@ async def test_every_metric_stands_there_and_no_other(server: Server, journal: J
     assert documented() == told_of(HubCollector(server).collect()) | told_of(workers)
 
 
+async def test_values_of_labels_are_those_in_the_tables(server: Server, journal: Journal) -> None:
+    del journal
+    for family in HubCollector(server).collect():
+        known = documented_values()[family.name + ("_total" if family.type == "counter" else "")]
+        for label, values in known.items():
+            found = {sample.labels[label] for sample in family.samples}
+            assert not values or not found or found <= values, family.name
+            if len(known) == 1 and family.name != "hub_memory_charged_bytes":
+                assert not values or found == values, family.name
+
+
 async def test_buckets_stand_there(server: Server, journal: Journal) -> None:
     del journal
     bounds = {
@@ -365,10 +364,8 @@ async def test_buckets_stand_there(server: Server, journal: Journal) -> None:
         for family in HubCollector(server).collect()
         if family.type == "histogram"
     }
-    listed = {name: [*map(float, row.split(",")), math.inf] for name, row in _BUCKETS.findall(_TABLES)}
-    assert listed == bounds
+    assert bounds == {name: [*listed, math.inf] for name, listed in BUCKETS.items()}
 
 
-def test_names_stand_there_once() -> None:
-    names = [name for row in _ROW.findall(_TABLES) for name in _NAME.findall(row[0])]
-    assert len(names) == len(set(names)) > 200
+def test_names_are_there_once() -> None:
+    assert len(ROWS) == len(METRICS) + len(JOURNAL) + len(TIER) + len(WORKERS) > 200

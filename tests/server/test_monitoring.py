@@ -1,4 +1,4 @@
-"""Alerts and the dashboard of examples/monitoring use metrics, labels and values of docs/observability.md."""
+"""Alerts and the dashboard of examples/monitoring use metrics, labels and values of docs/reference/metrics.md."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check(text: str, shown: list[str]) -> None:
         labels = _METRICS[metric].labels | _PLACED | {"worker"} | ({"le"} if name.endswith("_bucket") else set())
         for label, operator, value in matchers:
             assert label in labels, f"{name} has no {label}: {text}"
-            if (known := _VALUES[metric]) and label not in _PLACED and operator in {"=", "=~"}:
+            if (known := _VALUES[metric].get(label)) and label not in _PLACED and operator in {"=", "=~"}:
                 assert set(value.split("|")) <= known, f"{name} has no such {label}: {text}"
         assert set(expression.groupings) <= labels, f"not all have {expression.groupings}: {text}"
         left |= labels

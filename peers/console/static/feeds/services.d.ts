@@ -1,5 +1,5 @@
 /**
- * What the hub's own services answer, as far as the page asks them: docs/observability.md says what each field is.
+ * What the hub's own services answer, as far as the page asks them: docs/reference/hub-topics.md describes each field.
  *
  * `Answers` has the services by topic; `Session.ask` in shell/session.js gives each answer its type. tests/console/test_files.py
  * compares every field with what a hub really answers. Text ids are 32 hexadecimal digits; units are in the names.
