@@ -86,6 +86,15 @@ def check(  # noqa: PLR0913 -- one flag each
     return int(health)
 
 
+def answer_of(endpoint: Endpoint, timeout_s: float) -> str:
+    """Ask a hub without credentials for its health; TLS is not verified. Raises `HubError` if no hub answers."""
+    tls = None
+    if endpoint.scheme.is_secure:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    return _ask(endpoint, tls, "", time.monotonic() + timeout_s, timeout_s)
+
+
 def _ask(endpoint: Endpoint, tls: ssl.SSLContext | None, token: str, deadline_s: float, timeout_s: float) -> str:
     """Ask the hub for its health; return its description, or raise `HubError` with its place."""
     place = endpoint.location

@@ -112,6 +112,11 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "Show the effective settings, and where each came from.",
             ("hub check-config --explain", "hub check-config --config hub.toml --json"),
         ),
+        "doctor": _Command(
+            "doctor:doctor",
+            "Check an installation: ports, files, certificates, limits; with fixes.",
+            ("hub doctor --config hub.toml", "hub doctor --bundle support.tar.gz"),
+        ),
         "policy": _Command("access:policy_app", "Check a policy, and test what it allows."),
         "token": _Command("access:token_app", "Make, list and revoke tokens of users."),
         "curve": _Command("access:curve_app", "Make CURVE keys for Zeek clusters over ZeroMQ."),
