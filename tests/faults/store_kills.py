@@ -1,6 +1,6 @@
 """Lives of a hub that has a store in a file, beside one that lives on: load from many writers, SIGKILL, the next life.
 
-Everything that docs/stores.md says under "What is promised" of killed hubs is asserted, of watches and replicas at
+Everything that docs/stores.md says under "Guarantees" of killed hubs is asserted, of watches and replicas at
 both.
 """
 
