@@ -181,7 +181,7 @@ def test_every_command_that_has_a_url_takes_a_context() -> None:
 
 
 def test_the_page_is_right(tmp_path: Path) -> None:
-    text = (PROJECT / "docs" / "command-line.md").read_text().partition("\n## hub context\n")[2].partition("\n## ")[0]
+    text = (PROJECT / "docs" / "command-line.md").read_text().partition("\n### hub context\n")[2].partition("\n### ")[0]
     (block,) = re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (tmp_path / "token").write_text("hub_x\n")
     for line in block.splitlines():

@@ -74,7 +74,7 @@ def test_examples_that_end_by_themselves_run(running_hub: RunningHub, tmp_path: 
 
 def test_every_command_is_described() -> None:
     commands = [name for name in app if not name.startswith("-")]
-    assert sorted(re.findall(r"^## hub (\S+)$", TEXT, re.MULTILINE)) == sorted(commands)
+    assert sorted(re.findall(r"^### hub (\S+)$", TEXT, re.MULTILINE)) == sorted(commands)
 
 
 def commands(of: App) -> Iterator[tuple[str, App]]:

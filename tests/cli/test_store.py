@@ -168,7 +168,7 @@ def test_examples_of_the_documents(storing: RunningHub, tmp_path: Path, page: st
     block = EXAMPLES
     if page == "command-line":
         text = (PROJECT / "docs" / "command-line.md").read_text()
-        (block,) = re.findall(r"^## hub store$.*?^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        (block,) = re.findall(r"^### hub store$.*?^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         block = "".join(f"{line}{' --limit 1' * (' watch ' in line)}\n" for line in block.splitlines())
     result = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block],
