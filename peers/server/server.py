@@ -39,7 +39,7 @@ from peers.stores.stores import Stores
 from peers.users.access import Access
 from peers.users.identity import Identity
 from peers.users.users import read_users
-from peers.wire.hello import MESH_VERSION, Hello, QueueWish
+from peers.wire.hello import MESH_VERSION, PROTOCOL, Hello, QueueWish
 from peers.zeek.broker.stores.clone import Clone
 from peers.zeek.broker.stores.command import covers_stores
 from peers.zeek.broker.stores.forwarder import Forwarder
@@ -319,7 +319,7 @@ class Server(Outside):
         """Return the HELLO of this hub for a client or a peer hub, whose credentials end in `until_s`."""
         queue = None if granted is None else QueueWish(granted.messages, granted.bytes, granted.overflow)
         return Hello(
-            protocol=1,
+            protocol=PROTOCOL,
             role="hub",
             id=self.id,
             name=self.name,

@@ -13,8 +13,11 @@ from hub.messages.frame import encode_frame
 from peers.wire.control import MALFORMED, check_token
 from peers.wire.kinds import Kind
 
-PROTOCOL = 1  # the version of the protocol; the far side must speak the same
-MESH_VERSION = 1  # the version of the mesh protocol; the peer hub must speak the same
+# Versions of the protocol, and of the mesh between hubs. Both sides speak the lower one of their two: so hubs of a mesh
+# are upgraded one after the other, and a later version must still speak those from OLDEST on.
+PROTOCOL = 1
+MESH_VERSION = 1
+OLDEST = 1
 
 SOFTWARE = f"topichub {__version__}"
 
@@ -41,7 +44,7 @@ class QueueWish(msgspec.Struct, frozen=True, omit_defaults=True):
 class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     """Describes its sender: role, identity and limits."""
 
-    protocol: int
+    protocol: int  # the newest version that the sender speaks
     role: Literal["client", "hub"]
     id: bytes = b""  # the id of a hub, which is a random UUID (version 4) of 16 bytes; a client may leave it out
     name: str = ""  # a name for people, at most 64 bytes
@@ -52,7 +55,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     frame: Annotated[int, msgspec.Meta(ge=1)] = FRAME_LIMIT_BYTES  # largest body that the sender accepts, bytes
     journal: bytes = b""  # the id of a hub's journal, which is 16 random bytes made with it; empty if it has no journal
     link: bytes = b""  # of a link: 8 random bytes, made by the hub that has dialled, repeated by the other one
-    mesh: Annotated[int, msgspec.Meta(ge=0)] = 0  # from a hub: its version of the mesh protocol
+    mesh: Annotated[int, msgspec.Meta(ge=0)] = 0  # from a hub: its newest version of the mesh protocol
     origins: bool = False  # a client asks for ORIGIN in front of messages; a hub sends it
     shared: Annotated[int, msgspec.Meta(ge=0)] = 0
     """From a client, 1 if it can use shared memory, which works over a Unix socket only. From a hub, the size in bytes
@@ -76,16 +79,15 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
         """Read the body of a HELLO frame.
 
         Raises:
-            ProtocolError: It is not such a map, or of another protocol version; the text says why.
+            ProtocolError: It is not such a map, or of a version below `OLDEST`; the text says why.
         """
         try:
             hello = msgspec.msgpack.decode(body, type=cls)
         except MALFORMED as error:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: {error}") from error
-        if hello.protocol != PROTOCOL:
-            raise ProtocolError(
-                CloseCode.PROTOCOL_ERROR, f"HELLO: protocol {hello.protocol}, this side speaks {PROTOCOL}"
-            )
+        if hello.protocol < OLDEST:
+            text = f"HELLO: protocol {hello.protocol}, this side speaks {OLDEST} to {PROTOCOL}"
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, text)
         if hello.role == "hub" and len(hello.id) != ID_BYTES:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: a hub's id has {ID_BYTES} bytes")
         if len(hello.name.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:

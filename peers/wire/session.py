@@ -38,7 +38,7 @@ from peers.wire.control import (
     numbered,
 )
 from peers.wire.events import Closing, Confirmable, Event, Pong, ServiceChange, SubscriptionChange
-from peers.wire.hello import MESH_VERSION, Hello
+from peers.wire.hello import MESH_VERSION, OLDEST, Hello
 from peers.wire.kinds import IGNORABLE, Kind
 from peers.wire.records import decode_commit, decode_fetch, decode_records, decode_stage, request_number
 from peers.wire.routing import decode_routing
@@ -354,8 +354,8 @@ class Session(Generic[R]):
 
 
 def _check_link(hello: Hello) -> None:
-    if hello.mesh != MESH_VERSION:
-        text = f"HELLO: a peer hub must speak version {MESH_VERSION} of the mesh, this one says {hello.mesh}"
+    if hello.mesh < OLDEST:
+        text = f"HELLO: version {hello.mesh} of the mesh, this side speaks {OLDEST} to {MESH_VERSION}"
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, text)
     if len(hello.link) != LINK_ID_BYTES:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: the id of a link has {LINK_ID_BYTES} bytes")

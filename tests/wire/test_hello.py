@@ -34,8 +34,7 @@ BAD = {
     "no field": (b"\x80", "protocol"),
     "no role": (msgpack.packb({"protocol": 1}), "role"),
     "no protocol": (msgpack.packb({"role": "client"}), "protocol"),
-    "protocol 2": (msgpack.packb(CLIENT | {"protocol": 2}), "protocol 2, this side speaks 1"),
-    "protocol 0": (msgpack.packb(CLIENT | {"protocol": 0}), "protocol 0, this side speaks 1"),
+    "protocol 0": (msgpack.packb(CLIENT | {"protocol": 0}), "protocol 0, this side speaks 1 to 1"),
     "protocol as text": (msgpack.packb(CLIENT | {"protocol": "1"}), "protocol"),
     "bogus role": (msgpack.packb(CLIENT | {"role": "broker"}), "broker"),
     "hub without an id": (msgpack.packb({"protocol": 1, "role": "hub"}), "16 bytes"),
@@ -78,6 +77,13 @@ def test_a_bad_hello_ends_it(body: bytes, cause: str) -> None:
 
 def test_unknown_fields_are_passed_over() -> None:
     assert Hello.decode(msgpack.packb(CLIENT | {"later": [1, {"a": None}]})).role == "client"
+
+
+def test_a_later_version_speaks_the_lower_one_of_both() -> None:
+    for role in ("client", "hub"):
+        side = side_of("hub")
+        side.hear(Hello(protocol=7, role=role, id=HUB_ID, mesh=9, link=bytes(8)).encode())
+        assert not side.closings
 
 
 def test_what_may_be_left_out() -> None:
