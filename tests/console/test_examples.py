@@ -1,4 +1,4 @@
-"""examples/demo and examples/browser, looked at in a real Chromium."""
+"""examples/demo, examples/browser and the page of docs/start.md, looked at in a real Chromium."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from peers.client import connect
+from tests.client import test_start
 from tests.client.test_demo import running
 from tests.console.browser import Browser
 from tests.console.real_hub import RealHub, run_hub
@@ -62,4 +63,17 @@ async def test_the_example_page_connects_from_a_disk_only_where_the_hub_lets_it(
             assert 20 < len(lines) <= 30
             await page.evaluate("document.getElementById('hello').click()")
             await wait_shown(page, "document.getElementById('messages').textContent.includes('/demo/hello')")
+            assert page.complaints == []
+
+
+async def test_the_page_of_the_tutorial_shows_readings_and_alarms(browser: Browser, tmp_path: Path) -> None:
+    with run_hub("--websocket-origins", "null") as hub:
+        source = test_start.block(5, "html").replace(test_start.WEBSOCKET, f"127.0.0.1:{hub.port}")
+        (tmp_path / "page.html").write_text(source)
+        async with browser.reuse_tab((tmp_path / "page.html").as_uri()) as page, connect(hub.url) as publisher:
+            while not await page.evaluate("return document.getElementById('alarm').textContent"):
+                await publisher.publish("/plant/east/press-1", {"celsius": 71.5})
+                await publisher.publish("/alarm/slow-reader", "report is slow")
+                await asyncio.sleep(0.05)
+            await wait_shown(page, "document.querySelector('tr')?.textContent === '/plant/east/press-171.5 °C'")
             assert page.complaints == []

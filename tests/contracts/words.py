@@ -26,7 +26,6 @@ NOT_YET = (
     "docs/architecture.md",
     "docs/benchmarks.md",
     "docs/clients.md",
-    "docs/concepts.md",
     "docs/configuration.md",
     "docs/console.md",
     "docs/consumers.md",

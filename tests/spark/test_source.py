@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from hub.messages.batch import encode_value
+from tests.client import test_start
 from tests.spark.hubs import HubWithJournal, lose_commit, packed_message
 
 if TYPE_CHECKING:
@@ -183,3 +184,20 @@ class TestStream:
         assert seen[2:] == [(1, [3, 4]), (2, [5, 6, 7])]
         for told in ("endOffset", "latestOffset"):
             assert json.loads(progress["sources"][0][told])["offset"] == 8
+
+
+def test_the_query_of_the_tutorial(
+    own_hub: HubWithJournal, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its `getOrCreate` returns the session of these tests."""
+    assert spark.sparkContext is not None
+    own_hub.fill(
+        (f"/plant/east/press-{number % 2}", {"celsius": 70.0 + number, "samples": b"x"}) for number in range(4)
+    )
+    query = test_start.block(9, "python").replace(test_start.TCP, own_hub.url)
+    exec(compile(query, "docs/start.md", "exec"), {})  # noqa: S102 -- our own page
+    rows = [line.split("|")[1:3] for line in capsys.readouterr().out.splitlines() if "press" in line]
+    assert [(topic.strip(), float(mean)) for topic, mean in rows] == [
+        ("/plant/east/press-0", 71.0),
+        ("/plant/east/press-1", 72.0),
+    ]
