@@ -122,7 +122,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
         "curve": _Command("access:curve_app", "Make CURVE keys for Zeek clusters over ZeroMQ."),
     },
     "Recorded messages": {
-        "journal": _Command("journal:app", "Inspect a journal, export its records, verify it."),
+        "journal": _Command("journal:app", "Inspect a journal, export its records, verify it, back it up."),
         "spark": _Command("spark:app", "Process archives with Apache Spark, here or on a cluster."),
     },
     "This program": {

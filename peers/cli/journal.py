@@ -18,9 +18,20 @@ from hub.journal.segment import ID_BYTES, Row
 from hub.journal.selection import Selection, listed_texts
 from peers.cli.admin import Columns, ask, print_rows
 from peers.cli.contexts import DEFAULT_HUB, HubFlags, Json
-from peers.cli.journal_reading import Damages, JournalPath, Tier, index, opened, opened_history, tallies, tell_older
+from peers.cli.journal_reading import (
+    NO_TIER,
+    Damages,
+    JournalPath,
+    Tier,
+    index,
+    opened,
+    opened_history,
+    tallies,
+    tell_older,
+)
 from peers.cli.output import shown_bar
-from peers.cli.texts import amount, check_count, examples, kib, moment, print_json, show
+from peers.cli.texts import amount, check_count, escaped, examples, kib, moment, print_json, show
+from peers.journal.backup import copy_journal
 from peers.journal.folder import segment_path
 from peers.journal.history import History
 from peers.journal.tier.place import check_installed, place_at
@@ -484,6 +495,46 @@ def verify_tier(
     return Soundness.DAMAGED
 
 
+def backup(
+    path: JournalPath,
+    target: Annotated[str, Parameter(help="Folder of the copy: a new or empty one, or one with an earlier copy.")],
+    /,
+    *,
+    json: Annotated[bool, Parameter(help="One JSON object.")] = False,
+) -> None:
+    """Copy a journal with the positions of its consumers, also while a hub writes it.
+
+    Into a folder with an earlier copy, only new segments are copied, and segments that the journal has deleted are
+    deleted. The tier and stores are not part of it.
+    """
+    _copy(path, target, as_json=json)
+
+
+def restore(
+    source: Annotated[str, Parameter(help="Folder of a copy, as `hub journal backup` has made it.")],
+    path: Annotated[str, Parameter(help="Folder of the new journal: it must not exist, or be empty.")],
+    /,
+    *,
+    json: Annotated[bool, Parameter(help="One JSON object.")] = False,
+) -> int:
+    """Make a journal from a copy, and verify it: exit code 3 if records are damaged; the others are there."""
+    if Path(path).is_dir() and any(Path(path).iterdir()):
+        raise UsageError(f"{path}: not empty; move it away, or choose another folder")
+    _copy(source, path, as_json=json)
+    return verify(path, tier=NO_TIER, json=json)
+
+
+def _copy(source: str, target: str, *, as_json: bool) -> None:
+    with shown_bar() as tell:
+        copied = copy_journal(source, target, tell)
+    if as_json:
+        print_json(copied._asdict())
+        return
+    records = f"offsets {copied.first} to {copied.next - 1}" if copied.next > copied.first else "no records"
+    files = f"{copied.copied_segments:,} of {copied.segments:,} segments, {kib(copied.copied_bytes)} KiB"
+    print(f"{escaped(target)}: {records}; copied {files}")
+
+
 tier_app = App(
     name="tier",
     help="Inspect the tier of a journal, verify it.",
@@ -494,12 +545,14 @@ tier_app.command(verify_tier, name="verify", help="Read all files and look for d
 
 app = App(
     name="journal",
-    help="Inspect a journal, export its records, verify it.",
+    help="Inspect a journal, export its records, verify it, back it up.",
     help_epilogue=examples("hub journal stat journal", "hub journal export journal --prefix /zeek/dns --start 100"),
 )
 app.command(ls, name="ls", help="List the blocks of a journal, or its topics.")
 app.command(stat, name="stat", help="Show size, offsets and times of a journal.")
 app.command("peers.cli.journal_export:export", name="export", help="Write records as JSON lines.")
 app.command(consumers, name="consumers", help="Show the positions of named consumers, for admins.")
+app.command(backup, name="backup", help="Copy a journal, also while a hub writes it.")
+app.command(restore, name="restore", help="Make a journal from a copy, and verify it.")
 app.command(tier_app)
 app.command(verify, name="verify", help="Read everything and look for damage.")

@@ -306,7 +306,8 @@ class Commands:
             # The position is read in the turn in which the last prefix was added, so that all records from there on
             # are delivered as well.
             is_subscription = not isinstance(change, ServiceChange) and change.subscribe
-            self._far.confirm(change.request, self._server.journal.position() if is_subscription else None)
+            recorder = self._server.journal.recorder
+            self._far.confirm(change.request, recorder.position() if is_subscription and recorder is not None else None)
         return done
 
     def _change_rules(self, change: RuleChange) -> Iterator[None]:

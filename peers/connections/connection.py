@@ -29,6 +29,8 @@ from hub.policy.grants import User
 from hub.quotas import FREE_BYTES, Resource, Share
 from peers.connections.conversation import ENDED, Conversation, Session
 from peers.connections.limits import LINGER_S, Holding, Lingering, Pacing, Progress
+from peers.journal.recorder import Recorder
+from peers.journal.remote_confirmations import RemoteConfirmations
 from peers.server.reading import WaitingTime
 from peers.server.server import HUB_STOPS, Server
 from peers.transport.timing import NO_ANSWER, Act, Liveness
@@ -258,7 +260,8 @@ class Connection(asyncio.Protocol):
         server = self.server
         server.release(self)
         server.received_bytes_before += self.read_bytes
-        server.journal.forget_room(self._let_go)
+        if server.journal.recorder is not None:
+            server.journal.recorder.forget_room(self._let_go)
         self.leave()
         log = server.log.debug if self.conversation.is_quiet else server.log.info
         log("connection closed", address=self.address, name=self.far_name, reason=self.reason)
@@ -336,8 +339,8 @@ class Connection(asyncio.Protocol):
 
     def work(self) -> None:  # noqa: C901, PLR0912 -- one function, since it is called for every read
         session, server = self.session, self.server
-        core, journal, events = self._core, server.journal, server.events
-        taken = journal.taken
+        core, recorder, events = self._core, server.journal.recorder, server.events
+        taken = 0 if recorder is None else recorder.taken
         core.write_is_due = True  # a read begins, and `end_read` ends it
         if core.late:
             self.catch_up()
@@ -373,8 +376,8 @@ class Connection(asyncio.Protocol):
                 self.write_answers()
         finally:
             core.end_read()
-        if journal.is_behind and journal.taken != taken:
-            self.hold_back()
+        if recorder is not None and recorder.is_behind and recorder.taken != taken:
+            self.hold_back(recorder)
         if event is NEED_DATA or self.holding.begun_bytes:  # only then may a frame have begun, or be complete
             self._charge_held()
         if self.after_read is not None and not self.unread_for & UNACTED:
@@ -490,10 +493,10 @@ class Connection(asyncio.Protocol):
         if not (self.unread_for or self.is_lost or self.transport.is_closing() or self.transport.is_reading()):
             self.transport.resume_reading()
 
-    def hold_back(self) -> None:
+    def hold_back(self, recorder: Recorder | RemoteConfirmations) -> None:
         if not (self.session.closed or self.transport.is_closing()):
             self.stop_reading(JOURNAL)
-            self.server.journal.wait_room(self._let_go)
+            recorder.wait_room(self._let_go)
 
     def _let_go(self) -> None:
         self.hear()  # its bytes were not read meanwhile

@@ -287,7 +287,8 @@ class Stream:
     def _look(self) -> None:
         """A message has come for this stream: the journal has it, or will have it soon."""
         self._is_rung = False
-        head = self._server.journal.position()
+        recorder = self._server.journal.recorder
+        head = None if recorder is None else recorder.position()
         if self._position is None or self._handler.closed:
             return
         if head is None or head < self._target:

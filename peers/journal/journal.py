@@ -34,7 +34,7 @@ from peers.journal.consumers.positions import Positions
 from peers.journal.consumers.service import Consumers
 from peers.journal.forms import Order, may_read
 from peers.journal.readers import Deliver, Readers, SharedPieces
-from peers.journal.recorder import Answer, OnMarked, Progress, Recorder, Writer
+from peers.journal.recorder import Answer, Progress, Recorder, Writer
 from peers.journal.remote_journals import Cancel, JournalStatistics, Publish, nothing
 from peers.journal.staging import OnCommitted, OnStaged, Staging
 from peers.journal.store import Retention, Store
@@ -160,7 +160,7 @@ class Journal:
         self._loop = asyncio.get_running_loop()
         self._topics = settings.topics
         self._prefixes_limit = limits.prefixes_per_client
-        self._waiting = WaitingFetches(self._read, lambda: self.committed)
+        self._waiting = WaitingFetches(self._read, lambda: self.recorder.committed)
         behind_bytes = settings.tier_behind_bytes if settings.tier else 0
         retention = Retention(settings.keep_bytes, int(settings.keep_s * _US), behind_bytes)
         store = Store(
@@ -180,14 +180,14 @@ class Journal:
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         self._cuts_total = 0  # how many positions were cut back
         self._writer = Writer(store, settings.commit_s)
-        self._recorder = Recorder(
+        self.recorder = Recorder(
             core,
             settings.topics,
             self._writer.submit,
             buffer_bytes=settings.buffer_bytes,
             at=Progress(store.first, store.next, store.size_bytes),
         )
-        self._recorder.on_news = self._waiting.committed
+        self.recorder.on_news = self._waiting.committed
         self._readers = Readers(store.path, settings.readers, settings.fetch_s, settings.tier)
         self._pieces = SharedPieces(self._readers.fetch)
         self._tiering: Tiering | None = None
@@ -197,54 +197,27 @@ class Journal:
             self._tiering = Tiering(order, partial(setattr, store, "copied"))
         self._staging = Staging(
             core,
-            self._recorder,
+            self.recorder,
             limit_bytes=settings.staged_bytes,
             kept_s=settings.staged_s,
             frame_limit_bytes=limits.frame_bytes,
             writes=store.writes,
             after_turn=self._loop.call_soon,
         )
-        self._writer.start(self._recorder)
+        self._writer.start(self.recorder)
         self.consumers = Consumers(core, self, settings, positions, limits.frame_bytes)
-
-    @property
-    def taken(self) -> int:
-        return self._recorder.taken
-
-    @property
-    def is_behind(self) -> bool:
-        return self._recorder.is_behind
 
     @property
     def epoch(self) -> int:
         return self._epochs[-1].number
 
-    @property
-    def committed(self) -> int:
-        return self._recorder.committed
-
-    def wait_room(self, resume: Callable[[], None]) -> None:
-        self._recorder.wait_room(resume)
-
-    def position(self) -> int | None:
-        return self._recorder.position()
-
-    def records(self, route: Route) -> bool:
-        return self._recorder.handler in route.handlers
-
-    def heed(self, on_marked: OnMarked) -> None:
-        self._recorder.on_marked = on_marked
-
     def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:
         """Publish, and answer once the messages are committed, or with the reason why they will not be."""
         publish(batch)
-        if self.records(route):
-            self._recorder.answer_at_commit(batch.messages, answer)
+        if self.recorder.records(route):
+            self.recorder.answer_at_commit(batch.messages, answer)
         else:
             answer(RejectedError(CloseCode.NOT_ALLOWED, NOT_RECORDED))
-
-    def forget_room(self, resume: Callable[[], None]) -> None:
-        self._recorder.forget_room(resume)
 
     def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
         """Read a piece; if its records are not there yet but may come, wait for them.
@@ -256,7 +229,7 @@ class Journal:
         except RejectedError as error:
             deliver(error)
             return nothing
-        recorder = self._recorder
+        recorder = self.recorder
         start = fetch.start
         on_its_way = start < (recorder.position() or 0)
         if fetch.time is None and start >= recorder.committed and fetch.bytes and (on_its_way or fetch.wait_ms):
@@ -336,12 +309,12 @@ class Journal:
 
     @property
     def trouble(self) -> str:
-        error = self._recorder.error
+        error = self.recorder.error
         return "" if error is None else f"the journal cannot be written: {error}"
 
     def statistics(self) -> JournalStatistics | None:
         return JournalStatistics(
-            self._recorder,
+            self.recorder,
             self._staging,
             len(self._readers),
             self._readers.pending + len(self._waiting),
@@ -358,13 +331,13 @@ class Journal:
             if not settled.done():
                 settled.set_result(None)
 
-        self._recorder.answer_at_commit(0, settle)
+        self.recorder.answer_at_commit(0, settle)
         await asyncio.wait([settled], timeout=_SETTLE_S)
 
     async def stop(self) -> None:
         self._staging.finish()
         await self.consumers.stop()
-        self._recorder.stop()
+        self.recorder.stop()
         await self._readers.stop()
         if self._tiering is not None:
             await self._tiering.stop()

@@ -32,6 +32,7 @@ from hub.journal.segment import Write
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.frame import Origin
+from hub.routing.routes import Route
 from hub.statistics.events import Event
 from hub.topics import RESERVED
 from peers.journal.store import Store
@@ -193,6 +194,9 @@ class Recorder:
     @property
     def committed(self) -> int:
         return self.at.next
+
+    def records(self, route: Route) -> bool:
+        return self.handler in route.handlers
 
     def answer_at_commit(self, messages: int, answer: Answer) -> None:
         """Answer once the last `messages` offered messages are committed, or have failed."""

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 
@@ -32,7 +32,7 @@ from hub.messages.request_frame import Reply, Status
 from hub.requests.hub_services import Answer as Respond
 from hub.requests.hub_services import Questions, target_at
 from hub.topics import printable
-from peers.journal.recorder import Answer
+from peers.journal.recorder import Answer, Recorder
 from peers.journal.remote_journals import Asking, Recording
 from peers.wire.control import MALFORMED, reason_of
 
@@ -122,9 +122,10 @@ class Marks:
         if self.expected > EXPECTED_LIMIT:
             text = f"{EXPECTED_LIMIT} confirmations for other hubs wait already, which is the limit"
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
-        if not journal.records(self._core.routes.of(question.key)):
+        recorder = cast("Recorder", journal.recorder)  # it has an id
+        if not recorder.records(self._core.routes.of(question.key)):
             raise RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded there; see journal.topics of that hub")
-        journal.heed(self._come)
+        recorder.on_marked = self._come
         return question
 
     def _decide(self, fate: _Fate, outcome: int | RejectedError) -> None:
@@ -223,6 +224,10 @@ class RemoteConfirmations:
         self._settled: asyncio.Event | None = None  # set once nothing is pending; None without a waiting caller
         self.refused_total = self.pauses_total = 0  # confirmations that were errors; how often a publisher was paused
         self.taken = 0
+
+    @staticmethod
+    def position() -> None:
+        """Return None: offsets of the other hub are not known here."""
 
     def ask(self, of: str, batch: Batch, answer: Answer) -> Batch:
         """Ask for the confirmation of a batch of one frame; return the marked batch. Raises `RejectedError`."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hub.routing.routes import Route
     from peers.journal.consumers.service import ConsumersStatistics
     from peers.journal.journal import Journal
-    from peers.journal.recorder import Answer, OnMarked, Recorder
+    from peers.journal.recorder import Answer, Recorder
     from peers.journal.remote_confirmations import RemoteConfirmations
     from peers.journal.staging import OnCommitted, OnStaged, Staging
     from peers.journal.tier.tiering import TierStatistics
@@ -297,37 +297,12 @@ class NoJournal:
         self.trouble = trouble
         self._of = of
         self._journals = journals
+        # Where records wait for confirmation; Journal: the `Recorder` itself.
+        self.recorder: Recorder | RemoteConfirmations | None = confirmations
         self._confirmations = confirmations
         self._pieces: SharedPieces[Order] = SharedPieces(self._read)  # streams of events at the same offset share one
 
-    @property
-    def taken(self) -> int:
-        """Changes when a confirmation is requested."""
-        return self._confirmations.taken if self._confirmations is not None else 0
-
-    @property
-    def is_behind(self) -> bool:
-        return self._confirmations is not None and self._confirmations.is_behind
-
-    def wait_room(self, resume: Callable[[], None]) -> None:
-        if self._confirmations is not None:
-            self._confirmations.wait_room(resume)
-        else:
-            resume()
-
-    def forget_room(self, resume: Callable[[], None]) -> None:
-        if self._confirmations is not None:
-            self._confirmations.forget_room(resume)
-
-    def position(self) -> int | None:
-        return None
-
-    def records(self, route: Route) -> bool:  # noqa: ARG002 -- as `Journal`
-        return False
-
-    def heed(self, on_marked: OnMarked) -> None: ...
-
-    def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:  # noqa: ARG002
+    def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:  # noqa: ARG002 -- as `Journal`
         """Publish, and answer once the other hub has committed the messages, or with the reason why that is unknown."""
         error: RejectedError | None = self._refusal()
         if self._confirmations is not None:

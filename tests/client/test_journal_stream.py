@@ -307,7 +307,7 @@ async def test_a_journal_that_is_not_written(hub: RecordingHub) -> None:
     async with connect(hub.url) as client, client.subscribe("/n", from_offset=0) as messages:
         await client.publish_confirmed("/n", 0)
         assert (await anext(messages)).value == 0
-        hub.journal._recorder._failed(JournalUnavailableError("the disk is full"), 1)
+        hub.journal.recorder._failed(JournalUnavailableError("the disk is full"), 1)
         with pytest.raises(RejectedError, match="the disk is full"):
             await client.publish_confirmed("/n", "not recorded")
         async with client.subscribe("/n", from_offset=0) as another:

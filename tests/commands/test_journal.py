@@ -327,7 +327,7 @@ async def test_whoever_feeds_a_journal_that_is_behind_is_not_read(place: Place) 
     feeding = place.hub.connections[-1]
     other, reader = await place.client(), await place.client("other")
     await publisher.raw.send(*(publisher.encode("publish", topic="/a", value="x" * 1000) for _ in range(300)))
-    await eventually(lambda: journal.is_behind and not feeding.transport.is_reading())
+    await eventually(lambda: journal.recorder.is_behind and not feeding.transport.is_reading())
     await other.publish("other", 1)
     assert await reader.values(1) == [("other", 1)]
     place.hub.later(15.0)

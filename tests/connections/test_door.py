@@ -290,7 +290,7 @@ async def test_a_proof_ends_while_the_journal_is_behind(hub: Hub, known: KnownTo
     client = await hub.raw()
     await client.greet(token=known.token("alice", seconds=15.0))
     await client.send(publication("/a", "x" * 2000))
-    await eventually(lambda: journal.is_behind and not the_connection(hub).transport.is_reading())
+    await eventually(lambda: journal.recorder.is_behind and not the_connection(hub).transport.is_reading())
     hub.later(16.0)
     assert (await end_of(client))[0] == 4401
 

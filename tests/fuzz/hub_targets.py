@@ -349,16 +349,16 @@ def _broker_seeds() -> list[bytes]:
 
 
 HUB_TARGETS = (
-    Target("frames", _run_frames, _frame_seeds, runs=800),
+    Target("frames", _run_frames, _frame_seeds, runs=300),
     Target("records", _run_records, _record_seeds, [struct.pack(">I", 2**31), b"\xcf" + b"\xff" * 8, b"/a"], runs=100),
     Target(
         "json",
         _websocket("json", 1, "hub.v1.json", "/v1/hub"),
         _json_seeds,
         [b'"', b"\\ud800", b"1e999", b"-0", b"[[[[", b"{", b"null", b"\xed\xa0\x80", b"18446744073709551616"],
-        runs=500,
+        runs=200,
     ),
-    Target("msgpack", _websocket("msgpack", 2, "hub.v1.msgpack", "/v1/hub"), _msgpack_seeds, runs=500),
+    Target("msgpack", _websocket("msgpack", 2, "hub.v1.msgpack", "/v1/hub"), _msgpack_seeds, runs=200),
     Target(
         "zeek_json",
         _websocket("zeek_json", 1, "", "/v1/messages/json"),
@@ -383,7 +383,7 @@ HUB_TARGETS = (
             ),
         ],
     ),
-    Target("broker", _run_broker, _broker_seeds, runs=500),
+    Target("broker", _run_broker, _broker_seeds, runs=200),
 )
 
 _SENDS_AWAY = frozenset({"$hub/kick"})

@@ -8,21 +8,18 @@ ends that no writer makes. So who can write manifest and files can end whoever r
 
 from __future__ import annotations
 
-import shutil
 import struct
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import msgspec
 import pyarrow as pa
 
-from hub.errors import CloseCode, GoneError, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
+from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal import packing
 from hub.journal.block import Block, Record
 from hub.journal.layout import CHECKED_FROM, COLUMNS, Column, excerpt_of, whole_of
@@ -48,20 +45,11 @@ from hub.journal.selection import Selection
 from hub.labels.envelope import Envelope
 from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
-from peers.journal.folder import segment_path
-from peers.journal.forms import Form, Order, decode_order, encode_order
-from peers.journal.segment import Compressor, decoded
-from peers.journal.store import Retention, Store
 from peers.journal.tier import parquet
 from peers.journal.tier.parquet import FileMaker, Opened, blocks_of
-from peers.journal.view import View
-from peers.wire.control import Notice, decode_notice, encode_notice
-from peers.wire.kinds import Kind
-from peers.wire.records import Fetch, Records, decode_records, encode_fetch, records_parts
 from tests.fuzz.target import Target
 from tests.hub.journal.segments import block_entry, mark_entry, segment
 from tests.hub.journal.twins import PURE
-from tests.journal.test_far_journals import Bench
 from tests.journal.tier.made import blocks as tier_blocks
 
 try:
@@ -170,56 +158,6 @@ def _run_columns(data: bytes) -> None:
     _same(lambda twin: twin.frames_of_columns(topics, texts or None, values, bodies or None, start, count))
 
 
-def _run_order(data: bytes) -> None:
-    with suppress(RejectedError):
-        decode_order(data)
-
-
-@cache
-def _hubs() -> Bench:
-    return Bench()
-
-
-def _run_far_journal(data: bytes) -> None:
-    bench, how, rest = _hubs(), data[:1], data[1:]
-    if how == b"q":
-        bench.question(rest)
-        asked = len(bench.journal.fetches)
-        assert asked + len(bench.outlet.take()) == 1
-        for fetch, deliver in bench.journal.fetches:
-            assert fetch.bytes <= bench.link.frame_limit_bytes
-            deliver(RejectedError(CloseCode.GONE, "gone"))
-            bench.room.settle()
-            bench.outlet.take()
-        bench.journal.fetches.clear()
-        return
-    outcome = bench.answer(rest, form=_FORMS.get(how, "frame"))
-    if isinstance(outcome, RejectedError):
-        return
-    assert outcome[4] in {Kind.RECORDS, Kind.NOTICE}
-    if outcome[4] == Kind.NOTICE:
-        assert decode_notice(outcome[8:]).request == 9
-    elif how not in _FORMS:
-        assert decode_records(outcome[8:]).request == 9
-
-
-_FORMS: dict[bytes, Form] = {b"j": "json", b"m": "msgpack"}
-
-
-def _far_seeds() -> list[bytes]:
-    order = Order(9, prefixes=("/a",), form="json", granted=((("/a", True), ("/b", False)),))
-    pack = msgspec.msgpack.encode
-    heading = {"type": "records", "request": 9, "start": 0, "next": 1, "first": 0, "head": 1}
-    notice = encode_notice(Notice("error", request=9, code=4011, text="gone", offset=3))
-    frames = (
-        (b"f", b"".join(records_parts(Records(9, 0, 1, 0, 1, blocks(), b"x" * 16)))),
-        (b"j", msgspec.json.encode(heading | {"records": []})),
-        (b"m", pack(heading | {"blocks": []})),
-    )
-    answers = [how + pack(encode_frame(Kind.RECORDS, body)) for how, body in frames]
-    return [b"q" + encode_order(order), b"q" + encode_fetch(Fetch(3))[8:], b"f" + pack(notice), *answers]
-
-
 def _block_seeds() -> list[bytes]:
     return [bytes(how) + block for block in blocks() for how in ((0, 0, 200, 255), (9, 50, 150, 0x55))]
 
@@ -238,8 +176,6 @@ JOURNAL_TARGETS = (
     Target("blocks", _run_blocks, _block_seeds, [struct.pack("<i", -1), struct.pack("<q", 2**62), b"HJB1"]),
     Target("excerpt", _run_excerpt, _excerpt_seeds, [struct.pack("<i", -1), struct.pack("<q", 2**62), b"HJX1"]),
     Target("pack", _run_pack, lambda: [b"\0\x09\x80" + b"".join(frames for _, frames in _parts())]),
-    Target("order", _run_order, lambda: [encode_fetch(Fetch(request=3, time=5, end=9, prefixes=("/a",)))[8:]]),
-    Target("far_journal", _run_far_journal, _far_seeds, [b"\xc4", b"\xc5", b"q", b"granted"], runs=500),
     Target("columns", _run_columns, _column_seeds, [struct.pack("<i", -1), struct.pack("<i", 2**31 - 1)]),
 )
 
@@ -278,18 +214,6 @@ def _run_entry(data: bytes) -> None:
                 assert Mark.parse(Mark.parse(payload).encode()) == Mark.parse(payload)
 
 
-def _run_stored(data: bytes) -> None:
-    codec, raw_bytes, payload = data[0] if data else 0, int.from_bytes(data[1:3], "little"), data[3:]
-    with suppress(StorageError):
-        assert len(decoded(payload, codec, raw_bytes)) == raw_bytes
-
-
-def _stored_seeds() -> list[bytes]:
-    block = bytes(range(100)) * 20
-    codec, payload = Compressor(is_on=True).encoded(block)
-    return [bytes([codec]) + len(block).to_bytes(2, "little") + payload, b"\0\3\0abc"]
-
-
 def _run_footer(data: bytes) -> None:
     assert footer_place(data[-TRAILER_BYTES:]) is None or len(data) >= TRAILER_BYTES
     place = int.from_bytes(data[:2], "little")
@@ -312,33 +236,6 @@ def _run_recovery(data: bytes) -> None:
     again = recover(data[: found.size_bytes], _FIRST, None)
     assert again.size_bytes <= found.size_bytes
     assert again.blocks == found.blocks[: len(again.blocks)]
-
-
-@cache
-def _folder() -> Path:
-    return Path(tempfile.mkdtemp())
-
-
-def _run_folder(data: bytes) -> None:
-    path = _folder() / "journal"
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir()
-    Path(segment_path(str(path), _FIRST)).write_bytes(_sealed_all(data))
-    with suppress(StorageError, GoneError), closing(View(str(path))) as view:
-        for row in view.rows():
-            with suppress(StorageError):
-                view.block(row)
-        view.fetch(view.extent.first, None, ("/t/1",), 1 << 20)
-        list(view.writes)
-    with suppress(StorageError), closing(_opened(path)) as store:
-        following = store.next
-        store.add([(5, b"")])
-        store.commit(now_us=5)
-        assert store.next == following
-
-
-def _opened(path: Path) -> Store:
-    return Store(str(path), full_sync=False, retention=Retention(1 << 50, 1 << 60))
 
 
 def _segments() -> Iterator[bytes]:
@@ -365,10 +262,8 @@ def _footer_seeds() -> list[bytes]:
 
 SEGMENT_TARGETS = (
     Target("entry", _run_entry, lambda: [block_entry(7, 3), mark_entry(9, 5, [Write("q", 1, 2, 3)])], [_ENTRY_MAGIC]),
-    Target("stored", _run_stored, _stored_seeds, [b"\x28\xb5\x2f\xfd"]),
     Target("footer", _run_footer, _footer_seeds, [b"HJT1", b"\xc0", b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff"]),
     Target("recovery", _run_recovery, lambda: [*_segments()], [_ENTRY_MAGIC, b"HJS1", mark_entry(105)]),
-    Target("journal_folder", _run_folder, lambda: [*_segments()], [_ENTRY_MAGIC, b"HJS1", mark_entry(105)], runs=300),
 )
 
 _JOURNAL = bytes(range(16))
@@ -414,24 +309,6 @@ def _tail() -> bytes:
     return data[-entry.tail_bytes :]
 
 
-def _outline() -> bytes:
-    return parquet.pq.read_metadata(pa.BufferReader(_tail())).metadata[b"topichub"]
-
-
-def _with_outline(outline: bytes) -> bytes:
-    sound = _outline()
-    footer = _tail()[:-8].replace(_varint(len(sound)) + sound, _varint(len(outline)) + outline)
-    return footer + len(footer).to_bytes(4, "little") + _MAGIC
-
-
-def _varint(number: int) -> bytes:
-    digits = bytearray()
-    while number > 0x7F:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*digits, number])
-
-
 def _run_file(data: bytes) -> None:
     sound, entry = _file()
     _read(data, entry)
@@ -440,14 +317,6 @@ def _run_file(data: bytes) -> None:
         assert (found.records, found.topics, found.holes) == (entry.records, entry.topics, entry.holes)
     body = sound[: -entry.tail_bytes]
     _read(data[: len(body)].ljust(len(body), b"\0") + _tail(), entry)
-
-
-def _run_outline(data: bytes) -> None:
-    sound, entry = _file()
-    tail = _with_outline(data)
-    whole = sound[: -entry.tail_bytes] + tail
-    said = msgspec.structs.replace(entry, size_bytes=len(whole), tail_bytes=len(tail), tail_crc=crc32(tail))
-    _read(whole, said)
 
 
 def _read(whole: bytes, entry: Entry) -> None:
@@ -500,12 +369,5 @@ TIER_TARGETS = (
         _manifest_seeds,
         [b'"holes":[', b'"topics":[["', b'"first":', b"-1", b"9223372036854775807", b"1e400", b"null", b"\\ud800"],
     ),
-    Target("tier_file", _run_file, lambda: [_file()[0]], [_MAGIC, b"\x28\xb5\x2f\xfd", b"topichub"], runs=400),
-    Target(
-        "tier_outline",
-        _run_outline,
-        lambda: [_outline()],
-        [b"[", b"],[", b"[]", b"0", b"-1", b"9223372036854775807", b"[100,132,["],
-        runs=400,
-    ),
+    Target("tier_file", _run_file, lambda: [_file()[0]], [_MAGIC, b"\x28\xb5\x2f\xfd", b"topichub"], runs=100),
 )

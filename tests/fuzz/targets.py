@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from tests.fuzz.hub_targets import CLIENT_TARGETS, HUB_TARGETS, SERVICES_TARGETS
 from tests.fuzz.journal_targets import JOURNAL_TARGETS, SEGMENT_TARGETS, TIER_TARGETS
-from tests.fuzz.text_targets import MESH_TARGETS, STORES_TARGETS, TEXT_TARGETS, USERS_TARGETS
+from tests.fuzz.text_targets import STORES_TARGETS, TEXT_TARGETS, USERS_TARGETS
 from tests.fuzz.zeek_targets import STORE_TARGETS, ZMTP_TARGETS
-
-try:
-    from tests.fuzz.curve_targets import CURVE_TARGETS
-except ImportError as error:  # PyNaCl is not installed
-    if not str(error.name).startswith("nacl"):
-        raise
-    CURVE_TARGETS = ()
 
 __all__ = ["TARGETS"]
 
@@ -22,12 +15,10 @@ TARGETS = (
     *JOURNAL_TARGETS,
     *SEGMENT_TARGETS,
     *TIER_TARGETS,
-    *MESH_TARGETS,
     *TEXT_TARGETS,
     *STORE_TARGETS,
     *STORES_TARGETS,
     *SERVICES_TARGETS,
     *USERS_TARGETS,
     *ZMTP_TARGETS,
-    *CURVE_TARGETS,
 )

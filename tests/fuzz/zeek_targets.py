@@ -20,21 +20,17 @@ from peers.zeek.broker.stores.command import (
     SENDER_OFFSET,
     InvalidCommandError,
     clone_topic,
-    decode_command,
     entity,
     master_topic,
 )
-from peers.zeek.broker.stores.command import encode_command as encode_store_command
 from peers.zeek.broker.stores.forwarder import ForwarderLimits
 from peers.zeek.zmtp.events import SERIALIZERS, EventSession, EventWriter, to_json
 from peers.zeek.zmtp.frames import Command, encode_command, encode_message
-from peers.zeek.zmtp.logs import LogBatch, LogBatchError
-from peers.zeek.zmtp.session import Greeting, Session, SocketType, encode_properties
+from peers.zeek.zmtp.session import Greeting, encode_properties
 from tests.fuzz.target import Target
 from tests.zeek.broker.recorded import connection
 from tests.zeek.broker.stores.simulated import HUB, Hub, Node
 from tests.zeek.zmtp.recordings import TO_BROKER, wire
-from tests.zeek.zmtp.test_logs import recorded
 
 _LIMIT = 64 * 1024
 _HANDSHAKE = Greeting("NULL").encode() + encode_command(Command(b"READY", encode_properties({"Socket-Type": b"XPUB"})))
@@ -78,14 +74,6 @@ def _batches(session: EventSession[bytes], data: bytes) -> list[Batch]:
     return batches
 
 
-def _run_subscriber(data: bytes) -> None:
-    session = Session(SocketType.XPUB, _LIMIT)
-    session.feed(data)
-    while session.next_event() is not NEED_DATA:
-        pass
-    assert session.held_bytes <= _LIMIT + 64
-
-
 def _streams(socket: str) -> list[bytes]:
     recorded = wire("z01-null-wire.jsonl").items()
     return [b"".join(reads)[:4000] for (name, way), reads in recorded if way == TO_BROKER and socket in name]
@@ -102,26 +90,9 @@ def _publisher_seeds() -> list[bytes]:
     return [b"\x10" + stream for stream in (*streams, *both)]
 
 
-def _run_log_batch(data: bytes) -> None:
-    with suppress(LogBatchError):
-        batch = LogBatch(data)
-        while batch.left:
-            assert batch.take(2)[1] in {1, 2}
-
-
 ZMTP_TARGETS = (
     Target("zmtp_publisher", _run_publisher, _publisher_seeds, [b"\x01\x00", b"broker-json-v1", b"\xff" * 8]),
-    Target("log_batch", _run_log_batch, recorded, [b"\xff" * 8, b"\0\0\0\x0e", b"\0\0\0\x13"]),
-    Target("zmtp_subscriber", _run_subscriber, lambda: _streams("XSUB to"), [b"\x04\x09SUBSCRIBE", b"\x06CANCEL"]),
 )
-
-
-def _run_command(data: bytes) -> None:
-    with suppress(InvalidCommandError):
-        command = decode_command(data)
-        written = encode_store_command(command)
-        assert len(written) <= len(data), "what was read is longer than what stood there"
-        assert decode_command(written) == command
 
 
 def _run_ends(data: bytes) -> None:
@@ -170,11 +141,5 @@ def _command_seeds() -> list[bytes]:
 
 
 STORE_TARGETS = (
-    Target(
-        "store_command",
-        _run_command,
-        _command_seeds,
-        [b"\xff" * 9 + b"\x01", struct.pack(">Q", 2**64 - 1), b"\x0d\x02", b"\x0c\x01"],
-    ),
     Target("store_ends", _run_ends, _end_seeds, [struct.pack(">Q", 2**64 - 1), b"\0\x3a", b"\0\x41"], runs=300),
 )

@@ -128,7 +128,7 @@ async def test_a_power_loss_that_takes_records_leaves_no_new_message_out(path: P
     """What was acknowledged, or has failed, of lost records says nothing about those that get their offsets."""
     bench = Bench(path)
     bench.publish(*range(100))
-    await eventually(lambda: bench.journal.committed == 100)
+    await eventually(lambda: bench.journal.recorder.committed == 100)
     written_bytes = segments(path)[-1].stat().st_size
     bench.publish(*range(100, 200))
     asker = Asker(bench)
@@ -155,7 +155,7 @@ async def test_what_consumers_know_of_an_epoch_holds_for_its_records_alone(path:
     """Also where the hub is killed again, before it has written that it was cut back, and behind new records."""
     bench = Bench(path)
     bench.publish(*range(10))
-    await eventually(lambda: bench.journal.committed == 10)
+    await eventually(lambda: bench.journal.recorder.committed == 10)
     written_bytes = segments(path)[-1].stat().st_size
     bench.publish(*range(10, 20))
     asker = Asker(bench)
@@ -169,7 +169,7 @@ async def test_what_consumers_know_of_an_epoch_holds_for_its_records_alone(path:
     positions = crashed(lost, tmp_path / "positions")
     again = Bench(lost)
     again.publish(*range(100, 110))
-    await eventually(lambda: again.journal.committed == 20)
+    await eventually(lambda: again.journal.recorder.committed == 20)
     killed = crashed(lost, tmp_path / "killed")
     await again.journal.stop()
     for file in positions.glob("consumers.db*"):
@@ -397,7 +397,7 @@ async def test_who_may_read_no_more_is_no_member_any_more(bench: Bench) -> None:
 async def filled(path: Path, records: int = 3, **settings: Any) -> Bench:
     bench = Bench(path, **settings)
     bench.publish(*range(records))
-    await eventually(lambda: bench.journal.committed == records)
+    await eventually(lambda: bench.journal.recorder.committed == records)
     return bench
 
 

@@ -162,12 +162,10 @@ class _Journal:
         self.id = b"j" * 16
         self.is_recorded = True
         self.on_marked: OnMarked | None = None
+        self.recorder = self
 
     def records(self, _: Route) -> bool:
         return self.is_recorded
-
-    def heed(self, on_marked: OnMarked) -> None:
-        self.on_marked = on_marked
 
 
 class Recording:

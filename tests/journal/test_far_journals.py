@@ -314,10 +314,10 @@ async def test_a_journal_elsewhere(bench: Bench) -> None:
     published: list[Batch] = []
     route = room.core.routes.find("/a")
     nobody.confirm(route, Batch.of("/a", [1]), published.append, told.append)
-    assert (len(published), elsewhere.taken) == (1, 0), "it goes on, though nobody will know whether it is recorded"
+    assert (len(published), confirmations.taken) == (1, 0), "it goes on, though nobody will know whether it is recorded"
     elsewhere.confirm(route, Batch.of("/a", [2]), published.append, told.append)
     assert [type(batch) for batch in published] == [Batch, Marked]
-    assert (elsewhere.taken, elsewhere.is_behind, elsewhere.records(route)) == (1, False, False)
+    assert (confirmations.taken, confirmations.is_behind) == (1, False)
     elsewhere.stage(source, Stage(1, "t", 0, b""), told.append)
     elsewhere.commit(source, Commit(1, "t"), told.append)
     assert [one.code for one in told] == [*[CloseCode.TRY_AGAIN_LATER] * 2, *[CloseCode.NOT_ALLOWED] * 2]
@@ -327,4 +327,4 @@ async def test_a_journal_elsewhere(bench: Bench) -> None:
     assert {one.text for one in told[2:]} == {
         "this hub does not record; batches are for the hub 'there', whose journal is read here"
     }
-    assert (elsewhere.position(), elsewhere.statistics()) == (None, None)
+    assert (elsewhere.recorder, confirmations.position(), elsewhere.statistics()) == (confirmations, None, None)

@@ -308,7 +308,7 @@ async def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Non
         assert outcome.code == CloseCode.JOURNAL_FAILED
         assert "not recorded: " in outcome.text
         assert bench.journal.trouble.startswith("the journal cannot be written: ")
-        assert bench.journal.position() is None
+        assert bench.journal.recorder.position() is None
         bench.publish("live", topic="/heard/y")
         assert bench.outlet.values == ["live"]
         assert isinstance(await bench.commit("t", query="q", batch=0), RejectedError)
@@ -365,7 +365,7 @@ async def test_stopping_in_the_middle_of_a_batch(path: Path) -> None:
         assert await bench.stage("t", part, b"x" * 100_000) is None
     bench.journal.commit(bench.publisher, Commit(1, "t", "q", 3, list(range(20))), lambda _: None)
     await asyncio.sleep(0)
-    assert 0 < (bench.journal.position() or 0) < 20
+    assert 0 < (bench.journal.recorder.position() or 0) < 20
     await bench.journal.stop()
     assert len(everything(path)) == 20
     journal = opened(path)
@@ -375,19 +375,14 @@ async def test_stopping_in_the_middle_of_a_batch(path: Path) -> None:
 async def test_no_journal() -> None:
     journal = NoJournal()
     told: list[Any] = []
-    journal.wait_room(lambda: told.append("room"))
-    journal.forget_room(lambda: None)
     turn = Turn()
     published: list[Batch] = []
     journal.confirm(turn.core.routes.find("/a"), Batch.of("/a", [1]), published.append, told.append)
     assert len(published) == 1
-    assert not journal.records(turn.core.routes.find("/a"))
-    journal.heed(lambda _origin, _messages: told.append)
     await journal.settle()
     journal.fetch(Fetch(1), told.append)()
     journal.stage(turn.join()[0], Stage(1, "t", 0, b""), told.append)
     journal.commit(turn.join()[0], Commit(1, "t"), told.append)
-    assert told[0] == "room"
-    assert {str(error) for error in told[1:]} == {"this hub has no journal; start it with --journal PATH (1008)"}
-    assert len(told) == 5
-    assert (journal.position(), journal.statistics(), journal.id, journal.trouble) == (None, None, b"", "")
+    assert {str(error) for error in told} == {"this hub has no journal; start it with --journal PATH (1008)"}
+    assert len(told) == 4
+    assert (journal.recorder, journal.statistics(), journal.id, journal.trouble) == (None, None, b"", "")

@@ -210,7 +210,7 @@ class Consumers:
     def _restore(self) -> None:
         """Restore the saved consumers, cut back to the end of the journal: a power loss may have taken records."""
         cut: list[str] = []
-        head = self.journal.committed
+        head = self.journal.recorder.committed
         for name, kept in self._positions.kept.items():
             end = self.journal.end_of(kept.epoch)
             progress = kept.progress.before(head if end is None else min(head, end))
@@ -328,7 +328,7 @@ class Consumers:
     def _new(self, name: str, terms: Terms, start: int | None) -> Served:
         self._check_room(name)
         if start is None:
-            start = self.journal.position()
+            start = self.journal.recorder.position()
             if start is None:
                 raise UsageError("nothing is recorded now, so a new consumer has no place to begin; try again")
         served = self._served[name] = Served(name, Consumer(terms, Progress(start), self._limits), self)
@@ -394,7 +394,7 @@ class Consumers:
         _check(client, terms)
         if name in self._served:
             raise UsageError(f"consumer {commit.name!r} is one that clients share; a query takes another name")
-        end = max(self.journal.committed, self.journal.position() or 0)
+        end = max(self.journal.recorder.committed, self.journal.recorder.position() or 0)
         if commit.position > end:
             raise UsageError(f"position {commit.position} is behind the end of the journal, which is {end}")
         if name not in self._queries:
@@ -449,7 +449,7 @@ class Consumers:
         now_s = time.time()
         for name, query in self._queries.items():
             position, idle_s = query.progress.position, round(max(0.0, now_s - (query.heard_s or 0.0)), 3)
-            lag = max(0, self.journal.committed - position)
+            lag = max(0, self.journal.recorder.committed - position)
             each.append(ConsumerStatistics(name, query.terms.prefixes, position, lag, committed_s=idle_s))
         each.sort(key=lambda one: one.name)
         failures = self._positions.failures_total
@@ -462,7 +462,7 @@ class Consumers:
             name,
             consumer.terms.prefixes,
             consumer.position,
-            max(0, self.journal.committed - consumer.position),
+            max(0, self.journal.recorder.committed - consumer.position),
             len(served.participants),
             consumer.held_messages,
             consumer.out_messages,

@@ -396,7 +396,7 @@ async def test_a_journal_that_fails(start_recording: StartRecording) -> None:
     hub = await start_recording()
     client = await follow(hub, "prefix=/a")
     assert hub.journal is not None
-    recorder = hub.journal._recorder
+    recorder = hub.journal.recorder
     with capture_logs():
         recorder._failed(JournalUnavailableError("the disk is full"), recorder._next)
         await (await http(hub)).publish("/a", 1)

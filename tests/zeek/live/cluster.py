@@ -10,10 +10,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from tests.hubs.ports import free_ports
 
@@ -27,8 +25,7 @@ STOP_S = 30
 class Cluster:
     """Where everything listens, and the processes that run.
 
-    Workers read `interface`; packets are sent at `sender`. Where `zeeks_proxy` is set, the manager runs Zeek's own
-    broker. Without a logger in the layout, the hub gets all logs.
+    Workers read `interface`; packets are sent at `sender`. Without a logger in the layout, the hub gets all logs.
     """
 
     folder: Path
@@ -38,13 +35,11 @@ class Cluster:
     interface: str = "vl1"
     sender: str = "vl0"
     with_logger: bool = True
-    zeeks_proxy: bool = False
     curve: dict[str, str] = field(default_factory=dict)
     hub_arguments: list[str] = field(default_factory=list)
     xsub: int = 0
     xpub: int = 0
     log: int = 0
-    log_port: int = 0
     tcp: int = 0
     web: int = 0
     fronts: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -53,14 +48,13 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.xsub, self.xpub, self.log, self.tcp, self.web = free_ports(5)
-        self.log_port = self.log
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
 
     def write_layout(self) -> None:
         rows = [
             f'["{name}"] = [$node_type=Cluster::{NODES[name]}, $ip=127.0.0.1'
-            + (f", $p={self.log_port}/tcp]" if name == "logger-1" else "]")
+            + (f", $p={self.log}/tcp]" if name == "logger-1" else "]")
             for name in self.nodes
         ]
         layout = "redef Cluster::manager_is_logger = F;\nredef Cluster::nodes = {\n" + ",\n".join(rows) + "\n};\n"
@@ -91,11 +85,9 @@ class Cluster:
         }
 
     def start_hub(self) -> None:
-        listen = [self.url, f"ws://127.0.0.1:{self.web}"]
+        listen = [self.url, f"ws://127.0.0.1:{self.web}", f"zeek+zmq://127.0.0.1:{self.xsub}?xsub={self.xpub}"]
         if not self.with_logger:
             listen.append(f"zeek+log://127.0.0.1:{self.log}")
-        if not self.zeeks_proxy:
-            listen.append(f"zeek+zmq://127.0.0.1:{self.xsub}?xsub={self.xpub}")
         given = [argument for url in listen for argument in ("--listen", url)]
         environment = os.environ | {"XDG_STATE_HOME": str(self.folder / "state")}
         self._start("hub", [*HUB, "run", *given, *self.hub_arguments], environment)
@@ -104,13 +96,9 @@ class Cluster:
         xpub, xsub = self.fronts.get(name, (self.xpub, self.xsub))
         environment = self.environment | {
             "CLUSTER_NODE": name,
-            "LIVE_PROXY": "zeek" if self.zeeks_proxy else "",
             "LIVE_XPUB": f"tcp://127.0.0.1:{xpub}",
             "LIVE_XSUB": f"tcp://127.0.0.1:{xsub}",
-            "LIVE_BROKER_XSUB": f"tcp://127.0.0.1:{self.xpub}",
-            "LIVE_BROKER_XPUB": f"tcp://127.0.0.1:{self.xsub}",
             "LIVE_LOGGER": "" if self.with_logger else f"tcp://127.0.0.1:{self.log}",
-            "LIVE_LOG_LISTEN": f"tcp://127.0.0.1:{self.log}",
             "LIVE_LINES": str(self.lines),
         }
         environment |= self.curve
@@ -151,23 +139,11 @@ class Cluster:
         return found
 
 
-class Watcher(Protocol):
-    def take(self, data: bytes) -> None: ...
-
-    def end(self) -> None: ...
-
-
 class Line:
-    """A proxy in front of a port of loopback.
+    """A proxy in front of a port of loopback."""
 
-    Args:
-        port: Where it leads.
-        watch: Called for each side of a connection with whether that is the one that has dialled; makes its watcher.
-    """
-
-    def __init__(self, port: int, watch: Callable[[bool], Watcher] | None = None) -> None:
+    def __init__(self, port: int) -> None:
         self._port = port
-        self._watch = watch
         self.flows = asyncio.Event()
         self.flows.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -184,22 +160,17 @@ class Line:
             writer.close()
             return
         self._writers |= {writer, far_writer}
-        near, far = (None, None) if self._watch is None else (self._watch(True), self._watch(False))
-        await asyncio.gather(self._copy(reader, far_writer, near), self._copy(far_reader, writer, far))
+        await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
 
-    async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, watcher: Watcher | None) -> None:
+    async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:
             while data := await source.read(1 << 16):
                 await self.flows.wait()
-                if watcher is not None:
-                    watcher.take(data)
                 sink.write(data)
                 await sink.drain()
         except OSError:
             pass
         finally:
-            if watcher is not None:
-                watcher.end()
             sink.close()
 
     def reset(self) -> None:

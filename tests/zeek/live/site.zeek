@@ -2,24 +2,14 @@
 # its own, and all say whom they have up.
 
 @load policy/frameworks/cluster/backend/zeromq
-redef Cluster::Backend::ZeroMQ::run_proxy_thread = (getenv("LIVE_PROXY") == "zeek" && Cluster::local_node_type() == Cluster::MANAGER);
+redef Cluster::Backend::ZeroMQ::run_proxy_thread = F;
 redef Cluster::Backend::ZeroMQ::connect_xpub_endpoint = getenv("LIVE_XPUB");
 redef Cluster::Backend::ZeroMQ::connect_xsub_endpoint = getenv("LIVE_XSUB");
-redef Cluster::Backend::ZeroMQ::listen_xsub_endpoint = getenv("LIVE_BROKER_XSUB");
-redef Cluster::Backend::ZeroMQ::listen_xpub_endpoint = getenv("LIVE_BROKER_XPUB");
 redef exit_only_after_terminate = T;
 redef Log::default_rotation_interval = 0sec;
 
 @if ( getenv("LIVE_LOGGER") != "" )
 redef Cluster::Backend::ZeroMQ::connect_log_endpoints += { getenv("LIVE_LOGGER") };
-@endif
-
-# For recordings: another way to the logger, no ticks, and logs as JSON.
-@if ( getenv("LIVE_LOG_LISTEN") != "" && Cluster::local_node_type() == Cluster::LOGGER )
-redef Cluster::Backend::ZeroMQ::listen_log_endpoint = getenv("LIVE_LOG_LISTEN");
-@endif
-@if ( getenv("LIVE_JSON") != "" )
-redef LogAscii::use_json = T;
 @endif
 
 module Live;
@@ -84,8 +74,7 @@ event zeek_init()
 	{
 	Log::create_stream(Live::LOG, [$columns=Info, $path="live"]);
 	Cluster::subscribe(control);
-	if ( getenv("LIVE_QUIET") == "" )
-		schedule 1sec { Live::beat() };
+	schedule 1sec { Live::beat() };
 	}
 
 event Cluster::node_up(name: string, id: string)

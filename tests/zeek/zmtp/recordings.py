@@ -1,6 +1,6 @@
 """Recordings of libzmq 4.3 with Zeek's options (z01 to z04), and of a cluster of Zeek 8.2.2 (z05, z06).
 
-Those of a real Zeek were made by `tests/zeek/live/record.py`.
+Those of a real Zeek were taken between its nodes and its own broker and logger.
 """
 
 from __future__ import annotations
