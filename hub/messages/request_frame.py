@@ -185,7 +185,7 @@ def _check_failures(values: bytes) -> None:
 def _check_count(kind: str, flags: int, values: bytes) -> None:
     if not flags & FLAG_BATCH:
         return
-    count = int.from_bytes(values[: BATCH_COUNT.size])
+    count = int.from_bytes(values[: BATCH_COUNT.size]) if len(values) > BATCH_COUNT.size else 0
     most = BATCH_LIMIT_MESSAGES if flags & FLAG_SHARED else len(values) - BATCH_COUNT.size
     if not 0 < count <= min(most, BATCH_LIMIT_MESSAGES):
         text = f"{kind}: BATCH of {count} values in {len(values)} bytes; 1 to {BATCH_LIMIT_MESSAGES} are possible"

@@ -151,32 +151,3 @@ class Side:
 def side_of(role: str, *, frame_limit_bytes: int = FRAME_LIMIT_BYTES) -> Side:
     table = Table()
     return Side(Session(role, table, frame_limit_bytes), table)
-
-
-class Pair:
-    """Two sessions and a pretend wire that cuts the stream where it likes.
-
-    Args:
-        near: Role of the side that connects.
-        piece_bytes: Size of what each read brings.
-    """
-
-    def __init__(self, near: str = "client", *, piece_bytes: int = 1 << 20) -> None:
-        self.near = side_of(near)
-        self.far = side_of("hub")
-        self._piece_bytes = piece_bytes
-
-    def run(self) -> None:
-        while self._carry(self.near, self.far) or self._carry(self.far, self.near):
-            pass
-
-    def _carry(self, source: Side, target: Side) -> bool:
-        outgoing = source.session.take_outgoing()
-        for piece in parts(outgoing, range(0, len(outgoing), self._piece_bytes)):
-            target.hear(piece)
-        return bool(outgoing)
-
-    def greet(self) -> None:
-        self.near.session.send((CLIENT_HELLO if self.near.session._role == "client" else HUB_HELLO).encode())
-        self.far.session.send(HUB_HELLO.encode())
-        self.run()

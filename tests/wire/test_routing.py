@@ -65,33 +65,6 @@ def large(count: int, hub: bytes = HUB, seq: int = 7) -> Announcement:
     return Announcement(hub, 0, seq, "edge", ((OTHER, 1),), numbered(count), ())
 
 
-@pytest.mark.parametrize(
-    ("said", "array"),
-    [
-        (Digest(((HUB, 2), (OTHER, 1))), [1, [[HUB, 2], [OTHER, 1]]]),
-        (Wanted(HUB), [2, HUB]),
-        (
-            Announcement(HUB, 3, 5, "edge", ((OTHER, 2),), ("/a", ""), ("/b",)),
-            [3, HUB, 3, 5, 0, True, "edge", [[OTHER, 2]], ["/a", ""], ["/b"]],
-        ),
-        (Announcement(HUB, 3, 5, "", None, (), ()), [3, HUB, 3, 5, 0, True, "", None, [], []]),
-        (
-            Announcement(HUB, 3, 5, "", None, (Leaf(OTHER, 7), "/a"), (Leaf(HUB, 1),)),
-            [3, HUB, 3, 5, 0, True, "", None, [[7, OTHER.hex()], "/a"], [[1, HUB.hex()]]],
-        ),
-        (
-            Announcement(HUB, 3, 5, "", None, (Served("/s"),), (), is_whole=False),
-            [7, HUB, 3, 5, 0, True, "", None, [["/s"]], []],
-        ),
-    ],
-)
-def test_arrays(said: Announcement | Digest | Wanted, array: list[Any]) -> None:
-    (body,) = bodies(said)
-    assert msgpack.unpackb(body) == array
-    if not isinstance(said, Announcement):
-        assert decode_routing(body) == said
-
-
 @given(announcements, st.integers(SMALLEST_FRAME_BYTES, 30_000))
 def test_out_and_back(announcement: Announcement, limit_bytes: int) -> None:
     assembly = Assembly(1000)
@@ -157,28 +130,17 @@ def array(**changes: Any) -> bytes:
 
 BAD = {
     "nothing": (b"", ""),
-    "no value": (b"\xc1", ""),
-    "no array": (b"\x80", "array"),
-    "an empty array": (b"\x90", ""),
     "an unknown number": (msgpack.packb([8, HUB]), "8"),
     "a digest of short ids": (msgpack.packb([1, [[HUB[:15], 1]]]), "16"),
-    "a digest of long ids": (msgpack.packb([1, [[HUB + b"x", 1]]]), "16"),
-    "a digest of ids that are text": (msgpack.packb([1, [["h" * 16, 1]]]), "bytes"),
     "a digest of seq 0": (msgpack.packb([1, [[HUB, 0]]]), ">= 1"),
     "a digest of too high a seq": (msgpack.packb([1, [[HUB, 2**32]]]), "<= 4294967295"),
     "a digest of too many": (msgpack.packb([1, [[HUB, 1]] * (HUBS_LIMIT + 1)]), "10000"),
-    "a digest with more behind it": (msgpack.packb([1, [], 0]), "length"),
-    "wanted without an id": (msgpack.packb([2]), "length"),
     "wanted of a short id": (msgpack.packb([2, b"x"]), "16"),
-    "a short id": (array(hub=b"x"), "16"),
     "seq 0": (array(seq=0), ">= 1"),
     "too high a seq": (array(seq=2**32), "<= 4294967295"),
     "a base below 0": (array(base=-1), ">= 0"),
     "a base of seq": (array(base=1), "an announcement that leads from 1 to 1"),
     "a part below 0": (array(part=-1), ">= 0"),
-    "a part that is no number": (array(part="0"), "int"),
-    "last is no truth": (array(last=1), "bool"),
-    "no name": (array(name=None), "str"),
     "a long name": (array(name="ü" * 33), "a name is over 64 bytes"),
     "a neighbour with a short id": (array(neighbours=[[b"x", 1]]), "16"),
     "a cost of 0": (array(neighbours=[[OTHER, 0]]), ">= 1"),
@@ -186,19 +148,15 @@ BAD = {
     "too many neighbours": (array(neighbours=[[OTHER, 1]] * (ENTRIES_PER_PART + 1)), "1000"),
     "too many prefixes": (array(added=["/a"] * (ENTRIES_PER_PART + 1)), "1000"),
     "too many altogether": (array(added=["/a"] * 600, removed=["/b"] * 401), "1001 neighbours, prefixes and rules"),
-    "a prefix that is no text": (array(added=[1]), "str"),
     "a control character": (array(added=["/a", "/\n"]), "has the control character U+000A"),
-    "a control character, removed": (array(removed=["/\x7f"]), "has the control character U+007F"),
     "a rule of nothing": (array(added=[[[], "", ""]]), "a rule has a label or a sender"),
     "a rule with a bad label": (array(added=[[["\n"], "", ""]]), "U+000A"),
     "a rule with a bad prefix": (array(removed=[[["a"], "/\n", ""]]), "U+000A"),
-    "a rule with a bad sender": (array(added=[[["a"], "", "no name"]]), "name"),
     "a rule without a sender": (array(added=[[["a"], ""]]), "neither a rule"),
     "a served prefix that is none": (array(added=[["/\n"]]), "U+000A"),
     "a name that is none": (array(added=[["none", [], 1, 1]]), "none"),
     "a name with a bad label": (array(added=[["a.b", ["\n"], 1, 1]]), "U+000A"),
     "a name of no time": (array(removed=[["a.b", [], -1, 1]]), "a time or an owner"),
-    "a name of too late a time": (array(added=[["a.b", [], 2**62 + 1, 1]]), "a time or an owner"),
     "a name without an owner": (array(added=[["a.b", [], 1]]), "neither a rule"),
     "a leaf of no time": (array(added=[[-1, "0" * 32]]), "leaf '0000"),
     "a leaf of too late a time": (array(removed=[[2**62 + 1, "0" * 32]]), "an id or a time that cannot be"),
@@ -210,7 +168,6 @@ BAD = {
     "a rule with too many labels": (array(added=[[[f"l{number}" for number in range(33)], "", ""]]), "32"),
     "a long prefix": (array(added=["ä" * 513]), "is 1026 bytes long"),
     "a part of nothing": (array(last=False), "a part that holds nothing"),
-    "something behind it": (array(more=1), "length"),
     "nested deep": (msgpack.packb([3])[:-1] + b"\x91" * 60_000, ""),
 }
 BAD["a prefix that is not UTF-8"] = (array(added=["?"]).replace(b"\xa1?", b"\xa1\xff"), "")

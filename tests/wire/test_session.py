@@ -9,28 +9,24 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode
 from hub.labels.envelope import tagged
 from hub.messages.batch import Batch
-from hub.messages.frame import FLAG_TAGGED, Frame, Origin, encode_frame
+from hub.messages.frame import FLAG_TAGGED, Frame, encode_frame
 from hub.messages.stretch import Run
 from peers.wire.control import (
     PING_LIMIT_BYTES,
     Notice,
-    decode_close,
     decode_notice,
     encode_close,
     encode_notice,
-    encode_origin,
     encode_subscription,
 )
 from peers.wire.events import Closing, SubscriptionChange
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.scanner import NEED_DATA
-from peers.wire.session import HANDSHAKE_LIMIT_BYTES, Phase
+from peers.wire.session import HANDSHAKE_LIMIT_BYTES
 from tests.wire.pair import (
     CLIENT_HELLO,
     HUB_HELLO,
-    HUB_ID,
-    Pair,
     Side,
     frames_of,
     message,
@@ -52,60 +48,6 @@ def notices(side: Side) -> list[Notice]:
     return [decode_notice(frame.body) for frame in frames_of(side.session.take_outgoing())]
 
 
-# Two sessions.
-
-
-@pytest.mark.parametrize("piece_bytes", [1, 7, 1 << 20])
-def test_a_conversation(piece_bytes: int) -> None:
-    pair = Pair(piece_bytes=piece_bytes)
-    pair.greet()
-    assert pair.near.events == [HUB_HELLO]
-    assert pair.far.events == [CLIENT_HELLO]
-    pair.near.session.send(encode_subscription(Kind.SUBSCRIBE, ["/a", ""], 3))
-    pair.near.session.send(message(b"/x") + packed(b"/y", 2))
-    pair.far.session.tell(Notice("confirmed", request=3))
-    pair.far.session.send(message(b"/a"))
-    pair.run()
-    pair.near.session.close(CloseCode.DONE, "that was all")
-    pair.run()
-    assert pair.far.events[1] == SubscriptionChange(subscribe=True, prefixes=["/a", ""], request=3)
-    assert pair.far.topics == [b"/x", b"/y"]
-    assert pair.near.events[1:2] == [Notice("confirmed", request=3)]
-    assert pair.near.topics == [b"/a"]
-    assert pair.far.closings == [Closing(CloseCode.DONE, "that was all", by_far_side=True)]
-    assert not pair.near.closings
-    assert pair.near.session.closed
-    assert pair.far.session.closed
-
-
-def test_two_hubs() -> None:
-    pair = Pair("hub")
-    pair.greet()
-    assert pair.near.session.phase is Phase.WITH_LINK
-    assert pair.far.session.phase is Phase.WITH_LINK
-    for side in (pair.near, pair.far):
-        side.session.send(encode_origin(Origin(HUB_ID, 1)))
-        side.session.send(message(b"/a"))
-        side.session.send(encode_notice(Notice("dropped", count=2)))
-    pair.run()
-    for side in (pair.near, pair.far):
-        origin, _, notice = side.events[1:]
-        assert origin == Origin(HUB_ID, 1)
-        assert side.topics == [b"/a"]
-        assert notice == Notice("dropped", count=2)
-
-
-def test_all_in_one_packet() -> None:
-    side = side_of("hub")
-    large = message(b"/a", bytes(HANDSHAKE_LIMIT_BYTES + 1))
-    side.hear(CLIENT_HELLO.encode() + encode_subscription(Kind.SUBSCRIBE, ["/a"], 1) + large)
-    hello, change, run = side.events
-    assert hello == CLIENT_HELLO
-    assert isinstance(change, SubscriptionChange)
-    assert isinstance(run, Run)
-    assert run.frames == large
-
-
 # The handshake.
 
 
@@ -118,12 +60,6 @@ def test_a_stranger_may_not_send_much() -> None:
     assert side.closings == [
         Closing(CloseCode.TOO_BIG, f"body of {HANDSHAKE_LIMIT_BYTES + 1} bytes, limit {HANDSHAKE_LIMIT_BYTES}", False)
     ]
-
-
-def test_the_frame_limit_is_the_lower_bound() -> None:
-    side = side_of("hub", frame_limit_bytes=4096)
-    side.hear(encode_frame(Kind.HELLO, bytes(4097)))
-    assert side.closings[0].text == "body of 4097 bytes, limit 4096"
 
 
 def test_messages_before_hello_are_not_told() -> None:
@@ -187,14 +123,6 @@ def test_refusals_of_many_causes_are_summed_up() -> None:
     assert told[-1].text == "more was refused, for other reasons"
 
 
-def test_refusals_are_told_before_the_end() -> None:
-    side = with_client()
-    side.hear(message(b"!one") * 2 + encode_frame(99, b"") + message(b"!one"))
-    kinds = [frame.kind for frame in frames_of(side.session.take_outgoing())]
-    assert kinds == [Kind.NOTICE, Kind.CLOSE]
-    assert side.session.rejected_messages == 2
-
-
 def test_a_client_keeps_refusals_to_itself() -> None:
     side = side_of("client")
     side.hear(HUB_HELLO.encode() + packed(b"/a", 0, b"") + message(b"/a"))
@@ -234,14 +162,6 @@ def test_close_is_read(body: bytes, code: int, text: str) -> None:
     assert side.events == [Closing(code, text, by_far_side=True)]
     assert not side.session.take_outgoing()
     assert side.session.closed
-
-
-def test_closing_is_said_once() -> None:
-    side = with_client()
-    side.session.close(CloseCode.DONE, "first")
-    side.session.close(CloseCode.GOING_AWAY, "second")
-    (frame,) = frames_of(side.session.take_outgoing())
-    assert decode_close(frame.body) == (CloseCode.DONE, "first")
 
 
 def test_nothing_behind_an_end_in_the_middle_of_a_read() -> None:

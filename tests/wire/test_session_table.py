@@ -208,10 +208,3 @@ def test_ignorable_kinds_are_passed_over(phase: Phase, number: int) -> None:
     assert not side.events
     assert not side.session.take_outgoing()
     assert side.session.phase is phase
-
-
-def test_two_clients_have_nothing_to_say() -> None:
-    side = side_of("client")
-    side.hear(CLIENT_HELLO.encode())
-    assert [closing.code for closing in side.closings] == [CloseCode.PROTOCOL_ERROR]
-    assert "expects a hub" in side.closings[0].text
