@@ -17,7 +17,6 @@ from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.policy.language import read_policy
 from hub.settings.settings import JournalSettings, Settings
-from peers.admin import services as served_module
 from peers.admin import state as who_module
 from peers.admin.access import EVENTS
 from peers.admin.services import add_services, together
@@ -199,26 +198,6 @@ async def test_kicking(hub: Hub) -> None:
         assert len(await client.request("$hub/who", None)) == 1
 
 
-async def test_kicking_in_steps(hub: Hub) -> None:
-    for number in range(120):
-        handler = Handler(_Silent(), role=Role.CLIENT, limits=QueueLimits(), name=f"n{number}")
-        hub.server.core.attach(handler)
-        handler.rights = None
-    give_rights(hub, **{f"n{number}": "bob" for number in range(120)})
-    many = [one for one in hub.server.core.handlers.values() if one.name.startswith("n")]
-    async with connect(hub.endpoint.location) as client:
-        assert await client.request("$hub/kick", {"user": "bob"}) == {"kicked": 120}
-    assert all(one.closed for one in many)
-
-
-class _Silent:
-    def send(self, batches: list[Any]) -> None: ...
-
-    def send_gap(self, lost_messages: int) -> None: ...
-
-    def close(self, code: int, text: str) -> None: ...
-
-
 async def test_a_service_with_a_bug(hub: Hub) -> None:
     def broken() -> Any:
         yield
@@ -369,20 +348,6 @@ async def test_who_serves_what(start_hub: StartHub) -> None:
         assert await asker.request("$hub/services", None) == []
 
 
-async def test_pages_of_services(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_module, "PAGE", 4)
-    monkeypatch.setattr(served_module, "_PREFIXES_PER_STEP", 3)
-    async with connect(hub.endpoint.location) as client:
-        prefixes = [f"/{number:02}/" for number in range(10)]
-        for _ in hub.server.core.requests.serving(next(iter(hub.server.core.handlers.values())), prefixes[::-1]):
-            pass
-        found: list[str] = []
-        while page := await client.request("$hub/services", {"after": found[-1]} if found else None):
-            assert len(page) <= 4
-            found += [row["prefix"] for row in page]
-        assert found == prefixes
-
-
 def part(hub: str, prefix: str, *names: str, hubs: tuple[str, ...] = ()) -> dict[str, Any]:
     connections = [{"id": number, "name": name, "pending": 1} for number, name in enumerate(names)]
     sums = {"connections_total": len(names), "pending": len(names), "hubs": list(hubs)}
@@ -421,13 +386,6 @@ async def test_of_a_hub_that_records(start_hub: StartHub, tmp_path: Path) -> Non
         assert (told["topics"], told["keep_s"], told["error"]) == (["/a/"], 3600.0, "")
         assert told["size_bytes"] > before["size_bytes"]
         assert told["at_s"] >= before["at_s"]
-
-
-async def test_of_a_hub_that_records_nothing(hub: Hub) -> None:
-    async with connect(hub.endpoint.location) as client:
-        assert await client.request("$hub/journal", None) is None
-        with pytest.raises(RequestFailedError, match="expected null"):
-            await client.request("$hub/journal", 7)
 
 
 # The state, losses and history.

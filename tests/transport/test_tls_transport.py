@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import socket
 import ssl
-import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import cast
 
@@ -254,17 +252,6 @@ async def test_a_conversation(listening: Listening) -> None:
     spoken.transport.close()
 
 
-async def test_this_side_closes(listening: Listening) -> None:
-    reader, writer, spoken = await listening.connect()
-    spoken.transport.write(b"a" * 300_000)
-    spoken.transport.close()
-    assert spoken.transport.is_closing()
-    assert await reader.read(-1) == b"a" * 300_000
-    writer.close()
-    await eventually(lambda: spoken.lost)
-    assert spoken.lost == [None]
-
-
 async def test_this_side_has_nothing_more_to_say(listening: Listening) -> None:
     """The far side reads to the end, and what it says meanwhile is heard; what this side writes then is not sent."""
     reader, writer, spoken = await listening.connect()
@@ -277,22 +264,6 @@ async def test_this_side_has_nothing_more_to_say(listening: Listening) -> None:
     writer.write(b"still here")
     assert await reader.read(-1) == b"the last word"
     await eventually(lambda: spoken.said == b"still here")
-    writer.close()
-
-
-async def test_a_far_side_that_does_not_read(listening: Listening) -> None:
-    reader, writer, spoken = await listening.connect()
-    assert spoken.transport.get_write_buffer_limits()[1] > 0
-    spoken.transport.set_write_buffer_limits(high=100_000)
-    written = 0
-    while not spoken.pauses:
-        spoken.transport.write(bytes(1_000_000))
-        written += 1_000_000
-        await asyncio.sleep(0)
-    assert spoken.pauses == [True]
-    assert spoken.transport.get_write_buffer_size() > 100_000
-    assert len(await reader.readexactly(written)) == written
-    await eventually(lambda: spoken.pauses == [True, False])
     writer.close()
 
 
@@ -309,18 +280,6 @@ async def test_what_openssl_keeps_of_what_was_written(listening: Listening) -> N
     writer.close()
 
 
-async def test_nothing_is_read_for_a_while(listening: Listening) -> None:
-    _, writer, spoken = await listening.connect()
-    spoken.transport.pause_reading()
-    assert not spoken.transport.is_reading()
-    writer.write(bytes(20_000_000))
-    await asyncio.sleep(0.05)
-    assert len(spoken.said) < 1_000_000
-    spoken.transport.resume_reading()
-    await eventually(lambda: len(spoken.said) == 20_000_000)
-    writer.close()
-
-
 async def test_the_far_side_speaks_without_tls(listening: Listening) -> None:
     reader, writer = await plain(listening)
     writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -332,15 +291,6 @@ async def test_the_far_side_speaks_without_tls(listening: Listening) -> None:
     writer.close()
     assert not listening.spoken
     assert not len(listening.handshakes)
-
-
-async def test_the_far_side_goes_away_in_the_handshake(listening: Listening) -> None:
-    _, writer = await plain(listening)
-    writer.write(b"\x16\x03\x01")
-    writer.close()
-    await eventually(lambda: listening.failures)
-    await eventually(lambda: not len(listening.handshakes))
-    assert [reason for _, reason in listening.failures] == ["the far side went away"]
 
 
 async def test_a_handshake_that_takes_too_long(listening: Listening) -> None:
@@ -363,30 +313,6 @@ async def test_what_is_no_tls_after_the_handshake(listening: Listening, said: by
     assert isinstance(spoken.lost[0], ssl.SSLError)
     assert spoken.said == b""
     writer.transport.abort()
-
-
-async def test_a_socket_that_is_torn(listening: Listening) -> None:
-    _, writer, spoken = await listening.connect()
-    writer.transport.abort()
-    await eventually(lambda: spoken.lost)
-    assert len(spoken.lost) == 1
-
-
-@pytest.mark.parametrize("end", [TlsTransport.close, TlsTransport.abort])
-async def test_nothing_is_left(listening: Listening, end: Callable[[TlsTransport], None]) -> None:
-    _, writer, spoken = await listening.connect()
-    gc.disable()
-    try:
-        gone = [weakref.ref(spoken), weakref.ref(spoken.transport.get_extra_info("ssl_object"))]
-        end(spoken.transport)
-        lost = spoken.lost
-        await eventually(lambda: lost)
-        writer.close()
-        listening.spoken.clear()
-        del spoken
-        await eventually(lambda: all(one() is None for one in gone))
-    finally:
-        gc.enable()
 
 
 async def unread(listening: Listening) -> tuple[asyncio.StreamWriter, RemoteEnd, Spoken]:
@@ -428,15 +354,4 @@ async def test_new_keys_for_one_who_does_not_read(listening: Listening, monkeypa
         await eventually(lambda: bool(len(spoken.said) > number or spoken.lost))  # noqa: B023 -- called at once
     (error,) = spoken.lost
     assert "new keys" in str(error)
-    writer.close()
-
-
-async def test_new_keys_behind_the_end(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once this side has said that nothing more comes, nothing is answered, and what comes is still heard."""
-    _, writer, spoken = await listening.connect()
-    spoken.transport.write_eof()
-    monkeypatch.setattr(TlsSession, "outgoing", lambda _: b"an answer")
-    writer.write(b"still there")
-    await eventually(lambda: spoken.said == b"still there")
-    assert not spoken.lost
     writer.close()

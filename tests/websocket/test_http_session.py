@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode
 from peers.websocket.http_content import Content, Values, content_of
-from peers.websocket.http_session import Asked, Done, Event, HttpSession, Phase, Piece, Refused, read_head
+from peers.websocket.http_session import Asked, Done, Event, HttpSession, Phase, Piece, Refused
 from peers.wire.scanner import NEED_DATA
 from tests.hubs.raw_websocket import request
 
@@ -62,22 +62,6 @@ def test_requests_behind_one_another() -> None:
     assert [type(event) for event in found] == [Asked, Values, Done, Asked, Values, Done, Asked]
     assert talk.session.take_outgoing() == b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" * 3
     assert (talk.session.phase, talk.session.held_bytes) == (Phase.HEAD, 0)
-
-
-def test_a_request_waits_for_the_answer_to_the_one_before() -> None:
-    session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
-    session.feed(request("/v1/events") + request("/v1/publish"))
-    assert isinstance(session.next_event(), Piece)
-    session.read()
-    first = session.next_event()
-    assert isinstance(first, Asked)
-    assert session.next_event() is NEED_DATA
-    session.respond(HTTPStatus.OK, {})
-    session.next_event()
-    session.read()
-    second = session.next_event()
-    assert isinstance(second, Asked)
-    assert (first.head.request.path, second.head.request.path) == ("/v1/events", "/v1/publish")
 
 
 @given(st.integers(1, 70))
@@ -133,19 +117,6 @@ def test_what_makes_no_sense_is_the_last(stream: bytes, status: int, code: Close
     assert talk.say(post(b"1")) == []
 
 
-def test_a_body_that_says_that_it_is_too_large() -> None:
-    session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
-    session.feed(request("/v1/publish/a", "POST", f"Content-Length: {BODY_LIMIT + 1}"))
-    session.next_event()
-    session.read()
-    asked = session.next_event()
-    assert isinstance(asked, Asked)
-    refused = session.receive(asked.head, content("application/json"))
-    assert refused is not None
-    assert refused.status == 413
-    assert "http.body_bytes" in refused.text
-
-
 def test_an_answer_before_the_body_closes() -> None:
     session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
     session.feed(post(b"GET / HTTP/1.1\r\n\r\n"))
@@ -154,14 +125,6 @@ def test_an_answer_before_the_body_closes() -> None:
     assert isinstance(session.next_event(), Asked)
     assert not session.respond(HTTPStatus.UNAUTHORIZED, {})
     assert (session.closed, session.next_event()) == (True, NEED_DATA)
-
-
-def test_an_answer_to_head() -> None:
-    session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
-    session.begin(read_head(request("/v1/events", "HEAD")), b"")
-    assert isinstance(session.next_event(), Asked)
-    assert session.respond(HTTPStatus.METHOD_NOT_ALLOWED, {}, b"no")
-    assert session.take_outgoing() == b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 2\r\n\r\n"
 
 
 def test_a_stream() -> None:
@@ -189,18 +152,6 @@ def test_any_input(pieces: list[bytes]) -> None:
         talk.say(piece)
         assert talk.session.held_bytes <= HEAD_LIMIT + BODY_LIMIT
         talk.session.take_outgoing()
-
-
-def test_what_was_read_is_held_until_it_is_acted_on() -> None:
-    talk = Talk()
-    session = talk.session
-    head, half = post(bytes(60_000)).partition(b"\r\n\r\n")[0] + b"\r\n\r\n", bytes(30_000)
-    session.feed(head + half)
-    assert session.held_bytes == len(head + half)
-    assert len(talk.say(b"")) == 1
-    assert session.held_bytes == len(half)
-    session.feed(bytes(500))
-    assert session.held_bytes == len(half) + 500
 
 
 @pytest.mark.parametrize("end", ["closed", "answered", "refused", "stream"])

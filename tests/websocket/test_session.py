@@ -15,11 +15,10 @@ from websockets.uri import parse_uri
 from hub.errors import CloseCode
 from peers.commands.commands import Publication
 from peers.connections.http_pages import plain
-from peers.transport.fragments import FRAGMENTS_LIMIT
 from peers.websocket.messages import Confirmed, Hello, RefusedError
 from peers.websocket.session import Event, Phase, Session
 from peers.wire.events import Closing, SubscriptionChange
-from tests.hubs.raw_websocket import binary, decode, frame, request, text, upgrade
+from tests.hubs.raw_websocket import decode, frame, request, text, upgrade
 from tests.websocket.reading import events_of
 
 FRAME_LIMIT = 10_000
@@ -70,17 +69,6 @@ class Conversation:
         assert opcode is Opcode.CLOSE
         assert self.session.closed
         return int.from_bytes(payload[:2], "big"), payload[2:].decode()
-
-
-@pytest.mark.parametrize("subprotocol", ["hub.v1.json", "hub.v1.msgpack"])
-def test_a_conversation(subprotocol: str) -> None:
-    talk = Conversation(subprotocol)
-    message = {"type": "subscribe", "prefixes": ["/a"], "request": 1}
-    (found,) = talk.say(text(message) if subprotocol == "hub.v1.json" else binary(message))
-    assert found == SubscriptionChange(subscribe=True, prefixes=["/a"], request=1)
-    talk.session.send(Confirmed(1))
-    talk.take()
-    assert talk.messages == [{"type": "confirmed", "request": 1}]
 
 
 def test_cut_anywhere_the_events_are_the_same() -> None:
@@ -168,15 +156,8 @@ def test_frames_behind_the_request_wait_for_the_answer() -> None:
     ("data", "status"),
     [
         (b"\r\n\r\n", 400),
-        (b"nonsense\r\n\r\n", 400),
-        (b"GET /\r\n\r\n", 400),
-        (b"GET / HTTP/2.0\r\n\r\n", 400),
         (b"GET /\xff HTTP/1.1\r\n\r\n", 400),
-        (request("/", "GET", "no colon"), 400),
         (request("/", "POST", "Content-Length: 5") + b"12345", 400),
-        (request("/", "POST", "Transfer-Encoding: chunked", "Content-Length: 0"), 400),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
-        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 431),
         (b"GET /" + b"x" * 5000, 431),
         (request("/", "GET", *(f"X-{number}: y" for number in range(129))), 431),
     ],
@@ -189,18 +170,6 @@ def test_a_bad_request_is_answered(data: bytes, status: int) -> None:
     assert talk.head.startswith(f"HTTP/1.1 {status} ".encode()), talk.head
     assert talk.frames == []
     assert talk.session.closed
-
-
-def test_an_unfinished_request_is_bounded() -> None:
-    talk = Conversation(opened=False)
-    chunk = b"X-Header: " + b"y" * 88 + b"\r\n"
-    events = talk.say(b"GET / HTTP/1.1\r\n")
-    sent = 0
-    while not events:
-        assert sent <= HANDSHAKE_LIMIT
-        events = talk.say(chunk)
-        sent += len(chunk)
-    assert talk.head.startswith(b"HTTP/1.1 431 ")
 
 
 @pytest.mark.parametrize(
@@ -223,11 +192,6 @@ def test_a_handshake_that_cannot_be_is_refused(data: bytes, status: int) -> None
     talk.say(data)
     assert talk.head.startswith(f"HTTP/1.1 {status} ".encode())
     assert talk.session.closed
-
-
-def test_the_first_known_offer_is_taken() -> None:
-    talk = Conversation("other, hub.v1.msgpack, hub.v1.json")
-    assert b"Sec-WebSocket-Protocol: hub.v1.msgpack\r\n" in talk.head
 
 
 @pytest.mark.parametrize(
@@ -354,25 +318,6 @@ def test_refusals_are_told_and_counted() -> None:
     talk.take()
     assert [(m["type"], m["code"], m["request"]) for m in talk.messages] == [("error", 1007, 4), ("error", 1008, 5)]
     assert talk.session.rejected_messages == 5
-
-
-def test_a_message_of_too_many_fragments() -> None:
-    talk = Conversation()
-    piece = frame(Opcode.CONT, b"", fin=False)
-    first, *rest = [frame(Opcode.TEXT, b"{", fin=False)] + [piece * 1024] * (FRAGMENTS_LIMIT // 1024 + 1)
-    assert talk.say(first) == []
-    found = [event for data in rest for event in talk.say(data)]
-    assert [type(event) for event in found] == [Closing]
-    assert found[0].code == CloseCode.TOO_BIG  # type: ignore[union-attr]
-    assert talk.session.closed
-
-
-def test_nothing_is_held_behind_the_end() -> None:
-    talk = Conversation()
-    talk.say(frame(Opcode.TEXT, bytes(3000), fin=False) + frame(Opcode.CONT, bytes(3000))[:2000])
-    assert talk.session.held_bytes > 4900
-    talk.session.close(CloseCode.TRY_AGAIN_LATER, "no memory")
-    assert talk.session.held_bytes == 0
 
 
 def test_what_was_read_is_held_until_it_is_acted_on() -> None:

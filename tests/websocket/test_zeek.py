@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
-from hub.messages.batch import Batch
 from peers.websocket.zeek_bridge import (
-    APPLICATION,
     Acknowledged,
     BridgeSession,
     Event,
     Failure,
     Opened,
-    Phase,
     Publication,
 )
-from peers.websocket.zeek_codec import PATH
 from peers.wire.events import Closing
 from tests.hubs.raw_websocket import frame
 from tests.websocket.reading import events_of
-from tests.websocket.zeek.messages import ACK, body_of, count
+from tests.websocket.zeek.messages import ACK, count
 
 
 class Conversation:
@@ -67,35 +59,6 @@ def opened() -> Conversation:
     (acknowledged,) = talk.say(text(ACK))
     assert isinstance(acknowledged, Acknowledged)
     return talk
-
-
-def test_a_conversation() -> None:
-    talk = Conversation()
-    assert talk.request is not None
-    assert talk.request.path == PATH
-    assert talk.request.headers["Host"] == "zeek.example:27759"
-    assert talk.request.headers["X-Application-Name"] == APPLICATION
-    assert "Sec-WebSocket-Extensions" not in talk.request.headers
-    assert talk.open() == [Opened()]
-    talk.session.ask(["/a", "/ü"])
-    talk.take()
-    assert talk.say(text(ACK)) == [Acknowledged("eeeeeeee-eeee-4eee-beee-eeeeeeeeeeee", "2.8.0-dev")]
-    assert talk.session.phase is Phase.OPEN
-    (incoming,) = talk.say(text(count("/a", 1)))
-    assert isinstance(incoming, Publication)
-    (part,) = Batch(incoming.frame, 1).parts()
-    assert (part.key, part.body, part.encoding) == (b"/a", body_of(count("/a", 1)), 1)
-    assert part.routing_key == incoming.routing_key
-    talk.session.send([count("/b", 2), count("/b", 3)])
-    talk.session.close(1001, "bye")
-    talk.take()
-    assert talk.frames == [
-        (Opcode.TEXT, '["/a","/ü"]'.encode()),
-        (Opcode.TEXT, count("/b", 2)),
-        (Opcode.TEXT, count("/b", 3)),
-        (Opcode.CLOSE, b"\x03\xe9bye"),
-    ]
-    assert talk.say(text(count("/a", 1))) == []
 
 
 @pytest.mark.parametrize("end", [frame(Opcode.CLOSE, b"\x03\xe8", masked=False), b"\xff\xff"], ids=["Close", "garbage"])
@@ -183,10 +146,6 @@ def test_what_costs_one_message(payload: bytes, failure: Failure) -> None:
     assert isinstance(after, Publication)
 
 
-def test_a_second_ack_says_nothing() -> None:
-    assert opened().say(text(ACK)) == []
-
-
 @pytest.mark.parametrize(
     ("data", "code"),
     [
@@ -210,20 +169,3 @@ def test_closed_before_it_began() -> None:
     session.send([b"x"])
     session.ping()
     assert session.take_outgoing() == b""
-
-
-@given(st.lists(st.binary(max_size=40) | st.text(max_size=40).map(str.encode), max_size=5), st.binary(max_size=60))
-def test_nothing_raises(payloads: list[bytes], rest: bytes) -> None:
-    talk = opened()
-    kinds: tuple[Any, ...] = (Publication, Failure)
-    assert all(isinstance(event, kinds) for event in talk.say(b"".join(map(text, payloads))))
-    assert all(isinstance(event, (*kinds, Closing)) for event in talk.say(rest))
-
-
-def test_nothing_is_held_behind_the_end() -> None:
-    talk = opened()
-    whole = frame(Opcode.TEXT, bytes(3000), fin=False, masked=False)
-    talk.say(whole + frame(Opcode.CONT, bytes(3000), masked=False)[:2000])
-    assert talk.session.held_bytes > 4900
-    talk.session.close(1013, "no memory")
-    assert talk.session.held_bytes == 0

@@ -8,26 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from websockets.client import ClientProtocol
-from websockets.frames import Frame, Opcode
-from websockets.http11 import Request
-from websockets.protocol import OPEN
-from websockets.uri import parse_uri
+from websockets.frames import Opcode
 
 from hub.errors import CloseCode
 from hub.labels.envelope import tagged
 from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.prefixes.filter import Filter
-from peers.commands.commands import Publication
 from peers.values import CONVERTED_LIMIT_BYTES
 from peers.websocket.batches import ITEMS_LIMIT, encode_message
-from peers.websocket.codec import Codec
-from peers.websocket.session import AnsweredError, Session
-from peers.websocket.zeek_codec import PATH, SPLIT_LIMIT_MESSAGES, Wanted, texts, zeek_codec, zeek_form
-from peers.wire.events import Closing, SubscriptionChange
-from tests.hubs.raw_websocket import frame, upgrade
-from tests.websocket.reading import events_of
+from peers.websocket.session import AnsweredError
+from peers.websocket.zeek_codec import SPLIT_LIMIT_MESSAGES, Wanted, texts, zeek_codec, zeek_form
 from tests.websocket.zeek.messages import body_of, count
 
 
@@ -93,29 +84,11 @@ def test_what_has_no_form_is_lost() -> None:
     assert lost == sum(messages)
 
 
-def test_a_batch_loses_only_what_is_bad() -> None:
-    body = BATCH_COUNT.pack(3) + b"\x01\xd4\x70x\x02"
-    batch = Batch(encode_frame(KIND_MESSAGES, body, key=b"/a", flags=FLAG_BATCH), 3)
-    found, lost = read(batch)
-    assert ([message["data"] for message in found], lost) == ([1, 2], 1)
-    batch.form(zeek_form).frames(batch)
-    assert batch.form(zeek_form).lost_messages == 1
-
-
 def test_a_batch_of_too_many_is_lost() -> None:
     most = Batch.of("/a", [None] * SPLIT_LIMIT_MESSAGES)
     found, lost = texts(most)
     assert (len(found), lost) == (SPLIT_LIMIT_MESSAGES, 0)
     assert texts(Batch.of("/a", [None] * (SPLIT_LIMIT_MESSAGES + 1))) == ([], SPLIT_LIMIT_MESSAGES + 1)
-
-
-def opened() -> tuple[Session, Codec]:
-    session, codec = Session(100_000, 4096), zeek_codec()
-    for event in events_of(session, upgrade("", path=PATH)):
-        assert isinstance(event, Request)
-        assert session.accept(event, codec)
-    session.take_outgoing()
-    return session, codec
 
 
 @pytest.mark.parametrize(
@@ -130,40 +103,6 @@ def test_no_array(array: bytes, text: str) -> None:
     with pytest.raises(AnsweredError) as caught:
         zeek_codec().decode(array)
     assert (caught.value.code, caught.value.text) == (CloseCode.NOT_ALLOWED, text)
-
-
-_TEXTS = st.one_of(
-    st.binary(max_size=60),
-    st.text(max_size=60).map(str.encode),
-    st.builds(count, st.text(max_size=5), st.integers(0, 2**64)),
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(["type", "topic", "@data-type", "data", "key", "value"]), inner, max_size=4
-            )
-        ),
-        max_leaves=8,
-    ).map(lambda value: json.dumps(value).encode()),
-)
-
-
-@given(first=st.just(b"[]") | _TEXTS, texts=st.lists(_TEXTS, max_size=5))
-def test_no_text_raises(first: bytes, texts: list[bytes]) -> None:
-    session, _ = opened()
-    events = list(events_of(session, b"".join(frame(Opcode.TEXT, text) for text in (first, *texts))))
-    client = ClientProtocol(parse_uri("ws://h/"), state=OPEN, max_size=None)
-    client.receive_data(session.take_outgoing())
-    answers = [bytes(one.data) for one in client.events_received() if isinstance(one, Frame)]
-    if session.closed:
-        assert [type(event) for event in events] == [Closing]
-        assert len(answers) == 2
-        return
-    assert isinstance(events[0], SubscriptionChange)
-    assert all(isinstance(event, Publication) for event in events[1:])
-    assert len(events) - 1 + len(answers) == len(texts)
-    assert all(b'"code":"deserialization_failed"' in answer for answer in answers)
 
 
 _PREFIXES = st.text("ab/", max_size=4)
