@@ -16,7 +16,6 @@ from hub.policy.language import read_policy
 from hub.quotas import Quotas, Resource
 from hub.settings.settings import Settings, StoresSettings
 from peers.commands.commands import FETCH_LIMIT_BYTES, FETCHES_LIMIT
-from peers.journal.forms import NARROWED_PATHS
 from peers.journal.view import LARGE_FACTOR
 from peers.wire.kinds import Kind
 from tests.commands.conftest import Place, StartPlace
@@ -74,11 +73,6 @@ async def test_a_subscription_knows_where_it_begins(place: Place) -> None:
     assert await client.values(1) == [("/b", 4)]
 
 
-async def test_a_journal_that_fails_has_no_offset(place: Place) -> None:
-    slow(place).recorder.on_failed(JournalUnavailableError("the disk is full"), 100)
-    assert await (await place.client()).done("subscribe", prefixes=["/c"]) == {}
-
-
 async def test_confirmations_in_the_order_of_the_messages(place: Place) -> None:
     journal = slow(place, "/recorded")
     client = await place.client("/")
@@ -107,12 +101,6 @@ async def test_confirmations_in_the_order_of_the_messages(place: Place) -> None:
     error = await client.hear()
     assert (error["code"], error["request"]) == (CloseCode.JOURNAL_FAILED, 5)
     assert "the disk is full" in error["text"]
-
-
-async def test_a_refusal_with_nothing_before_it_is_told_at_once(place: Place) -> None:
-    slow(place, "/recorded")
-    client = await place.client()
-    assert (await client.ask("publish", topic="/other", value=1, confirm=True))["code"] == CloseCode.NOT_ALLOWED
 
 
 async def test_without_a_journal_nothing_is_recorded(place: Place) -> None:
@@ -157,14 +145,6 @@ async def test_fetching(record: Recording) -> None:
     assert (await client.ask("fetch", start=9))["offset"] == 0
 
 
-async def test_by_time(record: Recording) -> None:
-    place = await record(*(("/a", number) for number in range(3)))
-    client = await place.client()
-    for time_ms, start in ((0, 0), (2**53, 3)):
-        found = await client.ask("fetch", time_ms=time_ms)
-        assert (found["start"], len(found["records"])) == (start, 3 - start)
-
-
 async def test_piece_by_piece(record: Recording) -> None:
     place = await record()
     client = await place.client()
@@ -180,12 +160,6 @@ async def test_piece_by_piece(record: Recording) -> None:
         answers += 1
     assert found == [(number, "/a", value) for number, value in enumerate(values)]
     assert answers > 3
-
-
-async def test_some_columns(record: Recording) -> None:
-    place = await record(("/a", "value"), ("/b", "value"))
-    found = await (await place.client()).ask("fetch", columns=["topic", "offset"])
-    assert found["records"] == [(0, "/a", None), (1, "/b", None)]
 
 
 @except_on(**dict.fromkeys((*FRAMES, "msgpack"), "sends records as they stand"))
@@ -390,14 +364,6 @@ async def test_history_of_what_is_granted(record: Recording, *, narrow: bool) ->
         )
     told = await client.ask("publish", topic="/b", value=1, confirm=True)
     assert (told["code"], told["text"]) == (CloseCode.NOT_ALLOWED, "publish '/b': not granted to user 'alice'")
-
-
-async def test_narrowing_to_too_many_grants(place: Place) -> None:
-    slow(place)
-    many = ", ".join(f'"/x/{number}"' for number in range(NARROWED_PATHS))
-    client = await reader(place, policy=f'[roles.a]\njournal = [{many}]\n[users]\nalice = ["a"]', narrow=True)
-    _, text = await client.refused("fetch")
-    assert text == "journal: more than 1000 grants would have to be compared; ask for what is granted"
 
 
 async def test_rights_that_change_while_a_piece_is_read(place: Place) -> None:

@@ -10,7 +10,6 @@ from hub.errors import CloseCode
 from hub.handlers.handler import Handler
 from hub.limits import Overflow
 from tests.commands.conftest import Place
-from tests.commands.talkers import except_on
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_socket import Gap
 from tests.hubs.raw_websocket import flood
@@ -95,45 +94,6 @@ async def test_many_that_stall_for_a_while_all_read_why(place: Place) -> None:
         assert f", {handler.dropped_messages} messages lost" in reason
 
 
-async def test_others_get_everything(place: Place) -> None:
-    handlers = [(await stalled(place, overflow, messages=HELD, overflow=overflow))[1] for overflow in Overflow]
-    reader, publisher = await place.client("/flood", name="reader"), await place.client()
-    total = 0
-    while not all(handler.dropped_messages > BEYOND or handler.closed for handler in handlers):
-        for number in range(total, total + 20):
-            await publisher.publish("/flood", [number, "x" * 1000])
-        assert await reader.numbers_and_gaps(total + 20, total) == list(range(total, total + 20))
-        total += 20
-    assert place.hub.handler("reader").dropped_messages == 0
-    assert [handler.closed for handler in handlers] == [overflow is Overflow.DISCONNECT for overflow in Overflow]
-
-
-@pytest.mark.parametrize("overflow", [Overflow.DROP_OLDEST, Overflow.DROP_NEWEST])
-async def test_the_bound_in_bytes(place: Place, overflow: Overflow) -> None:
-    limit_bytes = 30_000
-    client, handler = await stalled(place, bytes=limit_bytes, overflow=overflow)
-    total = await flooded(place, handler)
-    statistics = handler.statistics()
-    assert limit_bytes - 2 * 1300 < statistics.queued_bytes <= limit_bytes
-    found = await client.numbers_and_gaps(total)
-    assert [item for item in found if isinstance(item, Gap)] == [Gap(statistics.dropped_messages)]
-    if overflow is Overflow.DROP_OLDEST:
-        assert found[-statistics.queued_messages :] == list(range(total - statistics.queued_messages, total))
-
-
-@pytest.mark.parametrize("overflow", [Overflow.DROP_OLDEST, Overflow.DROP_NEWEST])
-async def test_stalling_again_and_again(place: Place, overflow: Overflow) -> None:
-    client, handler = await stalled(place, messages=HELD, overflow=overflow)
-    total = 0
-    for _ in range(3):
-        assert handler.writable
-        before = total
-        total = await flooded(place, handler, start=before)
-        found = await client.numbers_and_gaps(total, before)
-        assert sum(isinstance(item, Gap) for item in found) == 1
-    assert handler.delivered_messages + handler.dropped_messages == total
-
-
 async def test_overflow_is_announced(place: Place) -> None:
     watcher = await place.client("$hub/overflow")
     _, handler = await stalled(place, messages=HELD, overflow=Overflow.DROP_OLDEST)
@@ -173,19 +133,3 @@ async def test_the_hub_stops_while_a_client_does_not_read(place: Place) -> None:
         connection.drain()
     assert await client.numbers_and_gaps(total) == list(range(total))
     assert await client.end() == (CloseCode.GOING_AWAY, "the hub stops")
-
-
-@except_on(**dict.fromkeys(("tcp", "unix", "tls", "msgpack"), "only JSON is another form of what is queued"))
-async def test_queued_messages_share_no_memory_with_forms(place: Place) -> None:
-    _, handler = await stalled(place, messages=10**6)
-    reader, publisher = await place.client("/flood"), await place.client()
-    while handler.statistics().queued_bytes < 12 * 1024 * 1024:
-        await publisher.publish("/flood", "x" * 100_000)
-        await reader.values(1)
-    assert handler._waiting is not None
-    queue = handler._waiting._queue
-    assert queue is not None
-    make = place.hub.connections[0].session.codec.form  # type: ignore[attr-defined]
-    held = [batch.form(make).held_bytes for batch in queue._items if not isinstance(batch, int)]
-    assert len(held) > 100
-    assert sum(held) <= 8 * 1024 * 1024

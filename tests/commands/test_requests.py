@@ -68,17 +68,6 @@ async def test_nobody(place: Place, target: dict[str, str], count: int, text: st
     assert text in answer["text"]
 
 
-async def test_no_service_any_more(place: Place) -> None:
-    asker, service = await pair(place, "/a")
-    await asker.say("request", request=1, topic="/a", value=1)
-    asked = await service.hear()
-    await service.done("unserve", prefixes=["/a"])
-    await asker.say("request", request=2, topic="/a", value=2)
-    assert failed(2, Status.NO_RESPONDER, await asker.hear())
-    await service.say("reply", request=asked["request"], value=1)
-    assert (await asker.hear())["request"] == 1
-
-
 async def test_a_service_that_is_lost(place: Place) -> None:
     asker, service = await pair(place, "/a")
     await asker.say("request", request=5, topic="/a", values=[1, 2, 3])
@@ -117,15 +106,6 @@ async def test_a_time_out(place: Place) -> None:
     assert told["code"] == CloseCode.BAD_DATA
 
 
-@pytest.mark.parametrize(("timeout_s", "timed_out"), [(0.02, [5, 6]), (3600.0, [6])])
-async def test_the_hub_keeps_the_time_itself(start: StartPlace, timeout_s: float, timed_out: list[int]) -> None:
-    place = await start(Settings(requests=RequestLimits(timeout_s=timeout_s)))
-    asker, _ = await pair(place, "/a")
-    await asker.say("request", request=5, topic="/a", value=1)
-    await asker.say("request", request=6, topic="/a", value=1, timeout_ms=1)
-    assert sorted([(await asker.hear())["request"] for _ in timed_out]) == timed_out
-
-
 async def test_the_same_number_twice(place: Place) -> None:
     asker, service = await pair(place, "/a")
     other = await place.client()
@@ -156,16 +136,6 @@ async def test_replies_that_nobody_waits_for(place: Place) -> None:
     assert (await asker.hear())["value"] == "yours"
     assert "nothing of that kind" in (await service.hear())["text"]
     assert "status 4" in (await service.hear())["text"]
-
-
-async def test_services_take_turns(place: Place) -> None:
-    asker, *services = await place.clients(4)
-    for service in services:
-        await service.done("serve", prefixes=["/a"])
-    for number in range(6):
-        await asker.say("request", request=number, topic="/a", value=number)
-    for service in services:
-        assert [(await service.hear())["value"] % 3 for _ in range(2)] in ([0, 0], [1, 1], [2, 2])
 
 
 async def test_too_many_pending(start: StartPlace) -> None:

@@ -18,7 +18,7 @@ from peers.connections.dialler import ADDRESSES_LIMIT, Dialler, HubDialler, Name
 from peers.connections.listener import ListenError
 from peers.transport.endpoints import Endpoint
 from peers.transport.timing import Backoff
-from tests.garbage import leaves_nothing, left_for_the_collector
+from tests.garbage import leaves_nothing
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -46,20 +46,6 @@ async def test_a_link_heals(start_hub: StartHub) -> None:
         await eventually(lambda: set(near.handler("far").shown_prefixes) == {"/a"})
         await publisher.publish("/a", 1)
         assert await reader.values(1) == [("/a", 1)]
-
-
-async def test_a_hub_that_comes_later(start_hub: StartHub) -> None:
-    near, far = await start_hub(name="near"), await start_hub(name="far")
-    await far.stop()
-    with structlog.testing.capture_logs() as logs:
-        dialler = near.dial(far)
-        await eventually(lambda: dialler.attempts > 5)
-        told = [line for line in logs if line["event"] == "no link to peer"]
-    assert len(told) == 1
-    assert told[0]["peer"] == f"tcp://127.0.0.1:{far.endpoint.port}"
-    assert "Connect call failed" in told[0]["reason"] or "refused" in told[0]["reason"]
-    await start_hub(far.endpoint.location, name="far again")
-    await eventually(lambda: len(near.server.links) == 1)
 
 
 async def test_over_a_unix_socket(start_hub: StartHub, tmp_path: Path) -> None:
@@ -229,21 +215,6 @@ async def test_who_comes_is_dialled_and_who_leaves_is_let_go_once_it_is_lost(sta
         await eventually(lambda: linked(near) == {"c"})
 
 
-async def test_an_address_that_comes_back_is_kept(start_hub: StartHub) -> None:
-    (near, b, _), port = await start_on_one_port(start_hub, "near", "b", "c")
-    names = Names("127.0.0.2", "127.0.0.3")
-    async with dialling(near, port, names) as dialler:
-        await eventually(lambda: linked(near) == {"b", "c"})
-        link = near.server.links.find(b.server.id)
-        names.addresses = ["127.0.0.3"]
-        await dialler.look()
-        names.addresses = ["127.0.0.2", "127.0.0.3"]
-        await dialler.look()
-        assert near.server.links.find(b.server.id) is link
-        await b.crash()
-        await eventually(lambda: near.server.links.find(b.server.id) not in {link, None})
-
-
 async def test_a_name_of_one_address_is_dialled_as_such(start_hub: StartHub) -> None:
     near = await start_hub(name="near")
     names = Names()
@@ -325,18 +296,3 @@ async def link_and_part(dialling: Hub, dialled: Hub) -> None:
 async def test_links(start_hub: StartHub) -> None:
     dialling, dialled = await start_hub(name="dialling"), await start_hub(name="dialled")
     await leaves_nothing(lambda: link_and_part(dialling, dialled))
-
-
-async def test_attempts_that_fail(start_hub: StartHub) -> None:
-    dialling, dialled = await start_hub(name="dialling"), await start_hub(name="dialled")
-    dialled.server.draining = True
-    with left_for_the_collector() as left:
-        dialler = dialling.dial(dialled)
-        await eventually(lambda: dialler.attempts >= 5)
-        await dialling.stop_dialling()
-        for hub in (dialling, dialled):
-            hub.later(60)  # whoever lingers is cut
-            await eventually(lambda hub=hub: not hub.server.connections)  # type: ignore[misc]
-            hub.connections.clear()
-        await settle()
-    assert left == []

@@ -30,11 +30,8 @@ from tests.hubs.known_tokens import SECRET, KnownTokens
 from tests.hubs.mesh_peer import hub_hello
 from tests.hubs.raw_client import RawClient, publication
 from tests.hubs.settings import settings_of
-from tests.hubs.slow_journal import SlowJournal
 
 UNKNOWN = NotRecognisedError()
-
-CLIENT = {"protocol": 1, "role": "client"}
 
 
 @pytest.fixture
@@ -56,23 +53,6 @@ def the_connection(hub: Hub) -> Connection:
     (found,) = hub.server.connections
     assert isinstance(found, Connection)
     return found
-
-
-async def test_a_known_token(hub: Hub, known: KnownTokens) -> None:
-    token = known.token("alice")
-    with capture_logs() as lines:
-        client = await hub.client("/a", name="me", token=token, narrow=True)
-        await client.publish("/a", 1)
-        assert await client.values(1) == [("/a", 1)]
-    handler = hub.handler("me")
-    assert handler.rights is not None
-    assert handler.rights.user.name == "alice"
-    assert handler.narrows
-    connection = the_connection(hub)
-    assert connection.identity is not None
-    assert connection.identity.user == "alice"
-    assert SECRET not in f"{lines} {connection.conversation.session.far} {connection.identity}"  # type: ignore[attr-defined]
-    assert known.failures == 0
 
 
 SHOWN: dict[str, str] = {
@@ -98,19 +78,6 @@ async def test_a_token_that_is_not_known(hub: Hub, known: KnownTokens, token: st
     (line,) = [line for line in lines if line["event"] == "not recognised"]
     assert line["address"]
     assert token.strip() == "" or token not in str(lines)
-
-
-async def test_nothing_is_shown(start_hub: StartHub) -> None:
-    hub = await start_hub()
-    KnownTokens(hub)
-    client = await hub.raw()
-    await client.send(hello())
-    assert await end_of(client) == (4401, UNKNOWN.text)
-    KnownTokens(hub, anonymous="sensor")
-    await hub.client("/a", name="stranger")
-    rights = hub.handler("stranger").rights
-    assert rights is not None
-    assert rights.user.name == "anonymous"
 
 
 async def test_the_hubs_own_account(start_hub: StartHub, tmp_path: Path) -> None:
@@ -201,28 +168,6 @@ async def test_the_hub_stops_while_strangers_wait(hub: Hub, known: KnownTokens) 
     assert await end_of(client) == (CloseCode.GOING_AWAY, "the hub stops")
 
 
-async def test_a_token_while_the_hub_stops(hub: Hub, known: KnownTokens) -> None:
-    client = await hub.raw()
-    await client.greet(token=known.token("alice"))
-    hub.server.draining = True
-    await client.send(encode_token(Renewal(7, known.token("alice"))))
-    assert decode_notice((await client.frame()).body) == Notice("confirmed", request=7)
-    the_connection(hub).drain()
-    await client.send(encode_token(Renewal(8, SECRET)))
-    assert await end_of(client) == (CloseCode.GOING_AWAY, "the hub stops")
-
-
-async def test_a_reload_while_strangers_wait(hub: Hub, known: KnownTokens) -> None:
-    known.answer_after(3.0)
-    client = await hub.raw()
-    await client.send(hello(SECRET))
-    await eventually(lambda: known.failures == 1)
-    known.token("alice", text=SECRET)
-    hub.later(4.0)
-    assert (await end_of(client))[0] == 4401
-    await hub.client("/a", token=SECRET)
-
-
 # The end of a proof.
 
 
@@ -283,16 +228,6 @@ async def test_a_proof_ends_while_the_client_does_not_read(hub: Hub, known: Know
     frames = [frame async for frame in stalled.frames()]
     assert decode_close(frames[-1].body)[0] == 4401
     assert not any(b"too late" in frame.body for frame in frames)
-
-
-async def test_a_proof_ends_while_the_journal_is_behind(hub: Hub, known: KnownTokens) -> None:
-    journal = hub.server.journal = SlowJournal(hub.server.core, buffer_bytes=1000)
-    client = await hub.raw()
-    await client.greet(token=known.token("alice", seconds=15.0))
-    await client.send(publication("/a", "x" * 2000))
-    await eventually(lambda: journal.recorder.is_behind and not the_connection(hub).transport.is_reading())
-    hub.later(16.0)
-    assert (await end_of(client))[0] == 4401
 
 
 # Peer hubs.
@@ -363,18 +298,6 @@ async def test_a_hub_that_was_dialled_shows_nothing(hub: Hub, known: KnownTokens
             break
     notice = decode_notice(frame.body)
     assert (notice.request, notice.code) == (7, CloseCode.NOT_ALLOWED)
-
-
-async def test_a_client_cannot_say_that_it_is_a_hub(hub: Hub, known: KnownTokens) -> None:
-    client = await hub.raw()
-    stream = hub_hello(token=known.token("alice")) + publication("/a", 1)
-    await client.send(stream)
-    frames = [frame async for frame in client.frames()]
-    assert [frame.kind for frame in frames] == [Kind.HELLO, Kind.CLOSE]
-    code, text = decode_close(frames[-1].body)
-    assert (code, text) == (1008, "user 'alice' may not be a peer hub: no role of his has `link`")
-    assert len(hub.server.links) == 0
-    assert hub.server.core.handlers == {}
 
 
 async def test_a_link_that_waits_while_the_policy_changes(start_hub: StartHub) -> None:

@@ -100,22 +100,6 @@ async def test_a_live_socket_is_left_alone(tmp_path: Path) -> None:
             client.connect(str(path))
 
 
-async def test_a_live_socket_whose_queue_is_full(tmp_path: Path) -> None:
-    path = tmp_path / "hub.sock"
-    with contextlib.ExitStack() as stack:
-        other = stack.enter_context(socket.socket(socket.AF_UNIX))
-        other.bind(str(path))
-        other.listen(0)
-        waiting = True
-        while waiting:
-            client = stack.enter_context(socket.socket(socket.AF_UNIX))
-            client.setblocking(False)
-            waiting = client.connect_ex(str(path)) == 0
-        inode = path.stat().st_ino
-        assert (await failure(f"unix://{path}")).startswith(f"cannot listen on unix://{path}: ")
-        assert path.stat().st_ino == inode
-
-
 @pytest.mark.parametrize(
     ("path", "cause"),
     [

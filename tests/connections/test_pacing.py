@@ -11,14 +11,12 @@ import pytest
 from hub.handlers.handler import Handler
 from hub.messages.frame import encode_frame
 from hub.policy.language import read_policy
-from hub.quotas import QuotaLimits, RateLimits, Resource, SetLimits
+from hub.quotas import QuotaLimits, RateLimits, SetLimits
 from peers.connections.connection import NOTHING, Connection
-from peers.connections.limits import Pacing
 from peers.wire.control import encode_close
 from peers.wire.kinds import Kind
 from tests.connections import pretend
 from tests.connections.pretend import HELLO, PretendLoop, PretendTransport
-from tests.hub.fakes import handler_of
 from tests.hubs.raw_client import publication
 
 RIGHTS = read_policy({}, "policy").rights
@@ -181,19 +179,6 @@ async def test_connecting_anew_is_no_way_round(monkeypatch: pytest.MonkeyPatch) 
     assert not stage.loop.due
 
 
-async def test_one_connection_too_many_publishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(alice=RateLimits(messages_per_s=10))
-    limits = SetLimits({Resource.CONNECTIONS: 1}, RateLimits(messages_per_s=10))
-    stage.core.quotas.adopt(QuotaLimits(users={"alice": limits}))
-    stage.user("alice", monkeypatch)
-    second, transport = stage.user("alice", monkeypatch, publication("/a", 1) * 100)
-    stage.core.flush()
-    stage.play()
-    assert not stage.outlet.values
-    assert second.reason.startswith("user alice has 1 connections, 1 more are too many")
-    assert transport.reading, "so that it reads why"
-
-
 @pytest.mark.parametrize("is_lost", [False, True])
 async def test_the_end_of_one_that_is_held_back(monkeypatch: pytest.MonkeyPatch, *, is_lost: bool) -> None:
     stage = Stage(alice=RateLimits(messages_per_s=1))
@@ -210,23 +195,6 @@ async def test_the_end_of_one_that_is_held_back(monkeypatch: pytest.MonkeyPatch,
         assert transport.reading
         connection.data_received(encode_close(1000, ""))
     assert not stage.loop.due
-
-
-async def test_who_has_read_nothing_is_not_counted() -> None:
-    loop = Loop()
-    handler = handler_of()
-    handler.published_messages = 500
-    stage = Stage(alice=RateLimits(messages_per_s=10))
-    rate = stage.core.quotas.join("alice", frozenset()).rate
-    told: list[int] = []
-    pacing = Pacing(rate, handler, loop, lambda: told.append(1))  # type: ignore[arg-type]
-    assert not pacing.spend(1)
-    handler.published_messages = 520
-    assert pacing.spend(1)
-    assert not pacing.spend(1), "it waits already"
-    loop.pass_s(1.5)
-    assert len(told) == 1
-    pacing.end()
 
 
 End = Callable[[], object]

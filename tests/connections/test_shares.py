@@ -20,7 +20,6 @@ from hub.settings.settings import JournalSettings, QuotaSettings, Settings
 from peers.client import connect
 from peers.journal.readers import PENDING_LIMIT
 from peers.transport.tls_transport import KEPT_BYTES
-from peers.wire.control import decode_close
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.records import Fetch, encode_fetch
@@ -80,26 +79,6 @@ async def test_reads_of_the_journal_leave_places_for_others(start_hub: StartHub,
     assert {(await first.frame()).kind for _ in range(FETCHES)} == {Kind.RECORDS}
     await eventually(lambda: hub.journal is not None and not hub.journal._readers.pending)
     assert held(hub, "bob", Resource.JOURNAL_READS) == held(hub, "alice", Resource.JOURNAL_READS) == 0
-
-
-async def test_one_connection_too_many(start_hub: StartHub) -> None:
-    hub = await start_hub()
-    known = KnownTokens(hub)
-    token = known.token("alice")
-    hub.server.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 2})}))
-    first = await hub.client(token=token)
-    await hub.client(token=token)
-    third = await hub.raw()
-    await third.send(Hello(protocol=1, role="client", token=token).encode())
-    text = "user alice has 2 connections, 1 more are too many: the limit for this user is 2"
-    (closed,) = [frame async for frame in third.frames()]  # no HELLO stands before it: that would be a welcome
-    assert decode_close(closed.body) == (CloseCode.TRY_AGAIN_LATER, text)
-    await eventually(lambda: len(hub.server.core.handlers) == 2)
-    assert hub.server.core.authority.on_refused.keys() == set(hub.server.core.handlers.values())
-    first.close()
-    await eventually(lambda: held(hub, "alice", Resource.CONNECTIONS) == 1)
-    fourth = await hub.client("/a", token=token)
-    assert await fourth.ping() == []
 
 
 class Places:
@@ -167,16 +146,6 @@ async def test_a_websocket_too_many_is_refused_before_it_is_welcomed(places: Pla
     assert (opcode, payload[2:].decode()) == (Opcode.CLOSE, places.text)
     assert places.held() == {"alice": 2}
     assert len(taken) == 2
-
-
-async def test_a_websocket_that_has_shown_nothing_is_charged_to_nobody(places: Places) -> None:
-    client = await places.welcomed("")
-    assert places.held() == {}
-    assert places.hub.server.admission.newcomers == 1
-    await client.say("subscribe", prefixes=["/a"], request=1)
-    await client.message()
-    assert places.held() == {"anonymous": 1}
-    assert places.hub.server.admission.newcomers == 0
 
 
 async def test_a_websocket_that_becomes_somebody_else(places: Places) -> None:
@@ -268,12 +237,12 @@ def crowd(hub: Hub) -> list[HandlerStatistics]:
 
 
 @pytest.mark.parametrize("secured", [False, True])
-@pytest.mark.parametrize("count", [250])
-async def test_many_connections_that_do_not_read(start_hub: StartHub, *, secured: bool, count: int) -> None:
+async def test_many_connections_that_do_not_read(start_hub: StartHub, *, secured: bool) -> None:
     """All that their transports hold is their user's part at most, whatever is published and however often.
 
     Nobody else's messages are lost, and small ones still come to a connection of the same user that reads.
     """
+    count = 60
     hub, publisher, quiet, own = await besieged(start_hub, secured=secured, count=count)
     part = count * WHOLE_PER_CONNECTION // 2
     free = sum(connection.holding.free_bytes for connection in hub.connections)
@@ -311,15 +280,6 @@ async def test_a_frame_is_charged_until_it_is_complete(hub: Hub) -> None:
     await eventually(lambda: hub.server.held.size_bytes == 3 * MIB)
     await client.send(LARGE_FRAME[3 * MIB :])
     assert len(await reader.values(1)) == 1
-    assert hub.server.held.size_bytes == 0
-
-
-async def test_what_never_becomes_complete_is_given_back_with_its_connection(hub: Hub) -> None:
-    client = await hub.client()
-    await client.send(LARGE_FRAME[:MIB])
-    await eventually(lambda: hub.server.held.size_bytes == MIB)
-    client.close()
-    await eventually(lambda: not hub.server.connections)
     assert hub.server.held.size_bytes == 0
 
 

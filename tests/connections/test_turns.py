@@ -96,16 +96,6 @@ async def test_a_connection_that_is_closed_meanwhile(stage: Stage) -> None:
     assert stage.connection.reason == "queue full (4008)"
 
 
-async def test_a_goodbye_behind_much_work(stage: Stage) -> None:
-    stage.connection.data_received(BUSY + publication("/a", 1) + encode_close(1000, "bye") + publication("/a", 2))
-    assert not stage.transport.closing
-    stage.play()
-    assert stage.values == [1]
-    assert stage.transport.closing
-    assert stage.connection.reason == "bye (1000)"
-    assert not stage.server.connections
-
-
 async def test_copies_for_many_are_work_too(stage: Stage) -> None:
     for _ in range(100):
         one = handler_of(FakeOutlet(), role=Role.LOCAL)
@@ -139,20 +129,6 @@ async def test_a_publisher_waits_for_its_crowd(stage: Stage) -> None:
     assert all(member.outlet.values == [bytes(5_000), 2] for member in crowd)
 
 
-async def test_a_publisher_that_leaves_while_it_waits_for_its_crowd(stage: Stage) -> None:
-    crowd = stage.crowd("/crowd/")
-    ended = stage.client()
-    for connection in (stage.connection, ended):
-        connection.data_received(publication("/crowd/a", bytes(5_000)))
-        stage.loop.play_turn()
-    stage.transport.abort()
-    ended.end(1001, "go")
-    ended.transport.abort()
-    stage.play()
-    assert all(member.outlet.values == [bytes(5_000)] * 2 for member in crowd)
-    assert not stage.server.connections
-
-
 async def test_answers_stand_behind_what_came_in_earlier_turns(stage: Stage) -> None:
     """A client that waits for its turn to be written to, and asks for something, gets first what it should have got.
 
@@ -180,19 +156,6 @@ async def test_the_hub_stops_while_somebody_waits_to_be_written_to(stage: Stage)
     assert not far.incoming
     late.drain("the hub stops")
     assert stage.told(late) == publication("/crowd/a", 1) + encode_close(1001, "the hub stops")
-
-
-async def test_many_reads_of_one_turn_have_one_share(stage: Stage) -> None:
-    half = encode_frame(200, b"") * (TURN_EVENTS // 2)
-    stage.connection.data_received(half + publication("/a", 1))
-    assert stage.transport.reading
-    stage.connection.data_received(half + publication("/a", 2))
-    assert not stage.transport.reading
-    stage.connection.data_received(half + publication("/a", 3))
-    assert stage.values == [1]
-    stage.play()
-    assert stage.values == [1, 2, 3]
-    assert stage.transport.reading
 
 
 async def test_each_turn_has_a_new_share(stage: Stage) -> None:
@@ -366,17 +329,6 @@ async def test_all_that_are_closed_leave_in_steps(crowd: Crowd, *, by_far_side: 
     assert most <= STEPS_PER_TURN // 5
     assert {handler.delivered_messages for handler in handlers} == {0}
     assert core.statistics().routing.subscriptions == 1
-
-
-async def test_whoever_goes_while_it_waits_changes_nothing(crowd: Crowd) -> None:
-    clients = [crowd.client() for _ in range(CROWD)]
-    for number, client in enumerate(clients):
-        client.data_received(encode_subscription(Kind.SUBSCRIBE, [f"/{number}/{n}" for n in range(10)]))
-    for transport in crowd.transports[:-1]:
-        transport.abort()
-    crowd.play()
-    assert crowd.server.core.statistics().routing.subscriptions == 1 + 10
-    assert len(crowd.server.connections) == 1
 
 
 async def test_whoever_goes_before_it_was_let_in(crowd: Crowd) -> None:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
 from unittest.mock import patch
-from uuid import UUID
 
 import pytest
 import structlog
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
-from websockets.frames import Opcode
 
-from hub.errors import InvalidTopicError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from hub.limits import Overflow, QueueLimits
 from peers.connections import bridge as module
-from peers.connections.bridge import RENEW_S, BridgeConversation
+from peers.connections.bridge import BridgeConversation
 from peers.connections.connection import Connection
-from peers.connections.zeek_diallers import BridgeDialler
-from peers.transport.endpoints import Endpoint
 from tests.connections.bridge.zeeks import Bridged, Zeek, linked, publishing
 from tests.connections.websocket.zeek.clients import ZeekClient
 from tests.garbage import leaves_nothing
-from tests.hub.fakes import publish
 from tests.hubs.eventually import eventually, settle
-from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
-from tests.hubs.raw_websocket import RawWebSocket, frame
+from tests.hubs.raw_websocket import RawWebSocket
 from tests.hubs.slow_journal import SlowJournal
 from tests.websocket.zeek.messages import count
 
@@ -88,17 +79,6 @@ async def test_nothing_is_sent_unless_listed(hub: Hub, zeek: Zeek) -> None:
         assert await connection.recv() == '{"type":"data-message","topic":"/to/zeek","@data-type":"string","data":"x"}'
 
 
-async def test_what_has_no_form_is_counted(hub: Hub, zeek: Zeek) -> None:
-    publisher = await hub.websocket(subprotocol="hub.v1.msgpack")
-    async with Bridged(hub, publishing(zeek, "/to")):
-        connection, _ = await zeek.greet()
-        await linked(hub)
-        await publisher.send(frame(Opcode.BINARY, b"\x83\xa4type\xa7publish\xa5topic\xa3/to\xa5value\xd4\x70x"))
-        await publisher.publish("/to", True)
-        assert str(await connection.recv()).endswith('"data":true}')
-        assert leaf(hub).dropped_messages == 1
-
-
 async def test_it_heals(hub: Hub, zeek: Zeek) -> None:
     with structlog.testing.capture_logs() as logs:
         async with Bridged(hub, zeek.endpoint) as bridge:
@@ -146,25 +126,6 @@ async def _data_message(reader: RawWebSocket) -> dict[str, object]:
     return message
 
 
-async def test_not_more_than_once_in_an_interval(hub: Hub, zeek: Zeek) -> None:
-    reader = await hub.websocket()
-    async with Bridged(hub, zeek.endpoint) as bridge:
-        await zeek.greet()
-        await linked(hub)
-        with patch.object(hub.clock, "call_at", create=True) as call_at:
-            before_s = hub.clock.time()
-            await reader.say("subscribe", prefixes=["/a"])
-            await reader.say("subscribe", prefixes=["/b"])
-            await reader.barrier()
-            call_at.assert_called_once()
-            at_s, renew = call_at.call_args.args
-            assert before_s < at_s <= before_s + RENEW_S
-        assert bridge.attempts == 1
-        renew()
-        _, prefixes = await zeek.greet()
-        assert prefixes == ["/a", "/b"]
-
-
 async def test_wishes_before_the_ack_are_not_forgotten(hub: Hub, zeek: Zeek) -> None:
     async with Bridged(hub, zeek.endpoint):
         connection = await zeek.connections.get()
@@ -199,29 +160,6 @@ async def test_errors_are_logged_with_their_context(hub: Hub, zeek: Zeek) -> Non
     assert hub.server.rejected_messages == 2
 
 
-async def test_a_server_that_is_no_zeek(hub: Hub) -> None:
-    with structlog.testing.capture_logs() as logs:
-        for url in ("ws://127.0.0.1:1", "ws://a..b:7"):
-            async with Bridged(hub, Endpoint.parse(url)) as bridge:
-                await eventually(lambda bridge=bridge: bridge.attempts > 2)  # type: ignore[misc]
-        told = [line["reason"] for line in logs if line["event"] == "no link to peer"]
-    assert len(told) == 2
-    assert "efused" in told[0] or "Connect call failed" in told[0]
-    assert "label empty" in told[1]
-
-
-async def test_two_hubs(start_hub: StartHub) -> None:
-    near, far = await start_hub(), await start_hub()
-    reader, publisher = await ZeekClient.subscribed(near, "/a"), await ZeekClient.subscribed(far)
-    async with Bridged(near, far.endpoint):
-        await eventually(lambda: any("/a" in handler.prefixes for handler in far.server.core.handlers.values()))
-        assert far.handler("topichub").address.startswith("127.0.0.1:")
-        await publisher.publish("/a", 1)
-        assert await reader.text() == count("/a", 1)
-        await eventually(lambda: leaf(near).name != "")
-        assert str(UUID(leaf(near).name)) == leaf(near).name
-
-
 async def test_no_ack(hub: Hub, zeek: Zeek) -> None:
     async with Bridged(hub, zeek.endpoint) as bridge:
         connection = await zeek.connections.get()
@@ -245,71 +183,6 @@ async def test_silence(hub: Hub, zeek: Zeek) -> None:
         hub.later(3)
         await eventually(lambda: bridge.attempts == 2)
         assert bridged.reason == "no answer to the ping within 10 s (1002)"
-
-
-async def test_a_zeek_that_does_not_read(hub: Hub, zeek: Zeek) -> None:
-    core = hub.server.core
-    limits = QueueLimits(messages=50, overflow=Overflow.DISCONNECT)
-    with structlog.testing.capture_logs() as logs:
-        async with Bridged(hub, publishing(zeek, "/to"), limits) as bridge:
-            connection, _ = await zeek.greet()
-            connection.transport.pause_reading()
-            await linked(hub)
-            handler = leaf(hub)
-            while not handler.closed:
-                publish(core, "/to", "x" * 10_000)
-                core.flush()
-            await eventually(lambda: bridge.attempts == 2)
-        told = [line["reason"] for line in logs if line["event"] == "no link to peer"]
-    assert told[0].startswith("queue full (50 messages, ")
-
-
-async def test_prefixes_that_are_none(hub: Hub, zeek: Zeek) -> None:
-    with pytest.raises(InvalidTopicError, match="control character"):
-        BridgeDialler(hub.server, publishing(zeek, "/a\n"), QueueLimits())
-
-
-async def test_a_hub_that_is_stopping(hub: Hub, zeek: Zeek) -> None:
-    hub.server.draining = True
-    dialler = BridgeDialler(hub.server, zeek.endpoint, QueueLimits())
-    await dialler.run()
-    assert dialler.attempts == 0
-    assert zeek.connections.empty()
-
-
-async def test_given_up_in_the_moment_of_connecting(hub: Hub, zeek: Zeek) -> None:
-    connect = hub.clock.create_connection
-
-    async def too_late(*arguments: Any, **named: Any) -> None:
-        await connect(*arguments, **named)
-        raise TimeoutError
-
-    with structlog.testing.capture_logs() as logs, patch.object(hub.clock, "create_connection", too_late, create=True):
-        async with Bridged(hub, zeek.endpoint) as bridge:
-            await eventually(lambda: bridge.attempts > 2)
-    assert "no connection within 5 s" in {line.get("reason") for line in logs}
-    await eventually(lambda: not hub.server.connections)
-
-
-async def test_draining_waits_for_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek) -> None:
-    core = hub.server.core
-    async with Bridged(hub, publishing(zeek, "/to")):
-        connection, _ = await zeek.greet()
-        connection.transport.pause_reading()
-        await linked(hub)
-        handler, total = leaf(hub), 0
-        while handler.writable:
-            publish(core, "/to", "x" * 10_000)
-            core.flush()
-            total += 1
-        hub.server.draining = True
-        for one in list(hub.server.connections):
-            one.drain()
-        connection.transport.resume_reading()
-        for _ in range(total):
-            assert len(await connection.recv()) > 10_000
-        assert handler.dropped_messages == 0
-        assert await end_of(connection) == (1001, "the hub stops")
 
 
 async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: Hub, zeek: Zeek) -> None:

@@ -11,7 +11,7 @@ from hub.policy.language import read_policy
 from peers.values import decode, encode
 from peers.zeek.broker.messages import encode_hello, encode_version_select
 from tests.connections.broker.conftest import StartHub
-from tests.connections.broker.scripted import LOW, OTHER, Data, Endpointlike, ZeekHub
+from tests.connections.broker.scripted import LOW, Data, Endpointlike, ZeekHub
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient
 
@@ -137,24 +137,6 @@ async def test_meshes_that_become_one(start_hub: StartHub) -> None:
     for hub, reader in zip(hubs, readers, strict=True):
         assert await numbers(reader, 3) == [1, 2, 3]
         await nothing_more(hub, reader)
-
-
-async def test_zeeks_that_forward_to_each_other(start_hub: StartHub) -> None:
-    """What goes from one to the other through hubs is brought in again by the first: nobody can tell it from others.
-
-    So of Zeeks that are peered with each other and forward, one may be peered with hubs of a mesh (docs/zeek.md).
-    """
-    hubs = await row(start_hub)
-    reader = await hubs[0].client(_PREFIX)
-    one = await hubs[0].zeek(_PREFIX)
-    other = await hubs[1].zeek(_PREFIX, own_id=OTHER)
-    await wanted(*hubs)
-    publish(1, one)
-    for _ in range(3):
-        assert await numbers(reader, 1) == [0]
-        (came,) = await other.data(1)
-        one.publish(came.topic, came.payload)  # as it has come to it from the other one
-    assert await numbers(reader, 1) == [0]
 
 
 async def test_a_link_that_may_not_bring_everything(start_hub: StartHub) -> None:

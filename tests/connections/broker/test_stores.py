@@ -15,18 +15,14 @@ from prometheus_client import generate_latest
 
 from hub.errors import RequestFailedError, RequestOverflowError
 from hub.policy.language import read_policy
-from hub.quotas import Resource
 from hub.settings.settings import Settings, StoresSettings, ZeekSettings
 from hub.stores.command import Command
 from peers.client import connect
-from peers.connections import broker
 from peers.server.metrics import registry
 from peers.users.users import Users
 from peers.values import Count, encode, to_msgpack
-from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, encode_envelope
 from peers.zeek.broker.stores.channel import SILENT_TICKS
-from peers.zeek.broker.stores.command import NIL_ENTITY, Erase, Put, encode_command, entity, master_topic
-from peers.zeek.broker.stores.command import Command as StoreCommand
+from peers.zeek.broker.stores.command import Erase
 from tests.connections.broker.conftest import StartHub
 from tests.connections.broker.scripted import CLONE, LOW, MASTER, OTHER, Zeek, ZeekHub
 from tests.hubs.eventually import eventually
@@ -69,12 +65,6 @@ async def zeeks_of() -> AsyncIterator[Peer]:
     for zeeks in made:
         for zeek in zeeks.all:
             zeek.part()
-
-
-def say(zeek: Zeek, number: int) -> None:
-    content = Put(encode(number), encode("v"), None, NIL_ENTITY)
-    payload = encode_command(StoreCommand(2, entity(zeek.id, 1), NIL_ENTITY, content))
-    zeek.far.write(encode_envelope(Envelope(zeek.id, NIL_ID, EnvelopeType.COMMAND, CLONE.encode(), payload)))
 
 
 def packed(value: object) -> bytes:
@@ -133,22 +123,6 @@ async def test_a_master_and_a_clone_at_different_zeeks(hub: ZeekHub, zeeks_of: P
     assert cloned.lost == []
 
 
-async def test_peers_that_are_peered_themselves(start_hub: StartHub, zeeks_of: Peer) -> None:
-    hub = await start_hub(settings=Settings(zeek=ZeekSettings(forwarding="off")))
-    zeeks = zeeks_of(hub)
-    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
-    one.serve()
-    two.copy()
-    await eventually(lambda: hub.server.zeek.forwarder.stores == 1)
-    say(two, 1)
-    await eventually(lambda: hub.server.zeek.forwarder.counters.unheard == 1)
-    assert (one.heard, one.filter, two.filter) == ([], (), ())
-    text = metrics(hub)
-    assert 'hub_zeek_store_commands_dropped_total{reason="unheard"} 1.0' in text
-    assert "hub_zeek_store_commands_forwarded_total 0.0" in text
-    assert "hub_zeek_stores 1.0" in text
-
-
 async def test_who_may_write(start_hub: StartHub, zeeks_of: Peer) -> None:
     hub = await start_hub(settings=Settings(zeek=ZeekSettings(role="copier")))
     zeeks = zeeks_of(hub)
@@ -165,40 +139,6 @@ async def test_who_may_write(start_hub: StartHub, zeeks_of: Peer) -> None:
     assert served.store.content == {encode("a"): encode(Count(1))}
     told = [line for line in logs if line["event"] == "a Zeek may not use a data store"]
     assert [(line["store"], line["reason"]) for line in told] == [("db", "bring 'db': not granted to user 'zeek'")]
-
-
-async def test_a_zeek_that_does_not_read(hub: ZeekHub, zeeks_of: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "QUEUE_COMMANDS", 3)
-    zeeks = zeeks_of(hub)
-    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
-    two.far.update([CLONE])
-    await eventually(lambda: CLONE in one.filter)
-    (writer,) = [zeek for zeek in hub.zeeks if zeek.conversation.far_name.startswith("2222")]
-    writer.pause_writing()
-    held_bytes = hub.server.held.size_bytes
-    for number in range(5):
-        say(one, number)
-    await eventually(lambda: hub.server.zeek.forwarder.counters.undelivered == 2)
-    assert hub.server.held.size_bytes > held_bytes
-    assert two.heard == []
-    writer.resume_writing()
-    await eventually(lambda: len(two.heard) == 3)
-    assert [command.content[0] for command in two.heard] == [encode(number) for number in range(3)]
-    assert hub.server.held.size_bytes == held_bytes
-
-
-async def test_ticks_come_while_they_mean_anything(hub: ZeekHub) -> None:
-    stores = hub.peerings.stores
-    far = await hub.zeek(CLONE)
-    await eventually(lambda: hub.server.zeek.forwarder.topics_for(OTHER))
-    assert stores._timer is None
-    far.close()
-    await eventually(lambda: LOW not in hub.peerings.registry)
-    assert stores._timer is not None
-    for _ in range(600):
-        hub.server.zeek.forwarder.tick()
-    assert not hub.server.zeek.forwarder.is_needed
-    await eventually(lambda: stores._timer is None)
 
 
 # Stores of the hub itself.
@@ -276,18 +216,6 @@ async def test_what_zeeks_write_is_charged_to_them(start_hub: StartHub, zeeks_of
     assert packed("last") not in content(hub)
 
 
-async def test_what_the_log_says_of_stores(start_hub: StartHub, zeeks_of: Peer) -> None:
-    hub = await start_hub(settings=SERVED)
-    one = await zeeks_of(hub).peer()
-    with structlog.testing.capture_logs() as logs:
-        for topics in ([CLONE, "/a"], [CLONE, "/b"], [MASTER, "/b", master_topic("x")]):
-            one.far.update(topics)
-        await eventually(lambda: [line["event"] for line in logs].count("data stores of a Zeek") == 2)
-    told = [(line["masters"], line["clones"]) for line in logs if line["event"] == "data stores of a Zeek"]
-    assert told == [([], ["db"]), (["db", "x"], [])]
-    assert [line["store"] for line in logs if "has a master of a store" in line["event"]] == ["db"]
-
-
 async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeeks_of: Peer) -> None:
     hub = await start_hub(settings=FOLLOWING)
     zeeks = zeeks_of(hub)
@@ -359,42 +287,3 @@ async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub
             await asked
         with pytest.raises(RequestOverflowError, match="no Zeek has its master now"):
             await store.put("c", 3)
-
-
-WRITERS = {
-    "roles": {"writer": {"request": ["$store/hosts"]}},
-    "users": {"alice": ["writer"], "bob": ["writer"]},
-    "limits": {"users": {"alice": {"pending_requests": 3}}},
-}
-
-
-async def test_what_waits_for_a_zeeks_master_is_charged(start_hub: StartHub, zeeks_of: Peer) -> None:
-    hub = await start_hub(settings=FOLLOWING)
-    zeeks = zeeks_of(hub)
-    zeek = await zeeks.peer()
-    served = zeek.serve()
-    served.put("a", 1)
-    await zeeks.until(lambda: content(hub))
-    deaf = zeek.ends.pop(MASTER)
-    users = KnownTokens(hub)
-    users._users = users._users._replace(policy=read_policy(WRITERS, "test"))
-    hub.server.core.authority.adopt(users._users.policy)
-    async with (
-        connect(hub.url, name="alice", token=users.token("alice")) as alice,
-        connect(hub.url, token=users.token("bob")) as bob,
-    ):
-        asked = [asyncio.ensure_future(alice.store("hosts").put(key, 1)) for key in "bcd"]
-        share = hub.handler("alice").share
-        assert share is not None
-        pending = share[Resource.PENDING_REQUESTS]
-        await eventually(lambda: pending.held == 3)
-        with pytest.raises(RequestOverflowError, match="user alice has 3 pending requests, 1 more are too many"):
-            await alice.store("hosts").put("e", 1)
-        asked.append(asyncio.ensure_future(bob.store("hosts").put("f", 1)))
-        zeek.ends[MASTER] = deaf
-        ticking = asyncio.ensure_future(zeeks.until(lambda: False))
-        await asyncio.gather(*asked)
-        ticking.cancel()
-        assert pending.held == 0
-    assert served.store.content.keys() == {encode(key) for key in "abcdf"}
-    assert [owner_of(hub).store.charged(user)[0] for user in ("alice", "bob")] == [3, 1]

@@ -17,16 +17,6 @@ from tests.hubs.raw_websocket import request, upgrade
 from tests.hubs.settings import settings_of
 
 
-async def test_json_becomes_a_message(hub: Hub) -> None:
-    reader, client = await hub.websocket("/t"), await http(hub)
-    for value in (None, 1.5, "\u00e9", {"a": [1, {}]}):
-        answer = await client.publish("/t/a", value)
-        assert (answer.status, answer.value) == (200, {"messages": 1})
-        assert "Connection" not in answer.headers
-        assert await reader.messages(1) == [("/t/a", value)]
-    assert len(hub.server.connections) == 2
-
-
 async def test_msgpack_is_passed_on(hub: Hub) -> None:
     reader, client = await hub.websocket("/t", subprotocol="hub.v1.msgpack"), await http(hub)
     kind = "Content-Type: application/msgpack"
@@ -161,11 +151,6 @@ async def test_tokens(hub: Hub) -> None:
     assert (await client.publish("/t", 1, bob)).status == 421
 
 
-async def test_strangers(hub: Hub) -> None:
-    KnownTokens(hub, anonymous="sensor")
-    assert (await (await http(hub)).publish("/t", 1)).status == 200
-
-
 async def test_foreign_pages(start_hub: StartHub) -> None:
     hub = await start_hub(settings=settings_of(origins=("https://good.example",)), loopback=False)
     good = "Origin: https://good.example"
@@ -243,18 +228,6 @@ async def test_the_hub_stops(hub: Hub) -> None:
         connection.drain()  # type: ignore[attr-defined]
     assert (await busy.answer()).status == 503
     assert await idle.ends() == b""
-
-
-@pytest.mark.parametrize("start", [b"POST /v1/publ", request("/v1/publish/t", "POST", JSON, "Content-Length: 9")])
-async def test_who_does_not_go_on(hub: Hub, start: bytes) -> None:
-    client = await http(hub)
-    await client.publish("/t", 1)
-    await client.send(start)
-    await eventually(lambda: all(one.session.phase.name != "HELD" for one in hub.connections))  # type: ignore[attr-defined]
-    hub.later(21)
-    hub.later(11)
-    told = await client.ends()
-    assert not told or told.startswith(b"HTTP/1.1 408 ")
 
 
 async def test_the_page_is_on_a_connection_of_its_own(hub: Hub) -> None:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 import structlog
 
-from hub.errors import CloseCode, NoResponderError, NotAllowedError, RejectedError
+from hub.errors import CloseCode, NoResponderError, RejectedError
 from hub.labels.envelope import Envelope
 from hub.labels.rules import Rule
 from hub.mesh.announcement import Served
 from hub.messages.batch import Batch, encode_value, encode_values
 from hub.messages.frame import FLAG_TAGGED
 from hub.settings.settings import JournalSettings, Limits, Settings
-from peers.client import ServiceRequest, connect
+from peers.client import connect
 from peers.journal.journal import Journal
 from peers.values import from_msgpack
-from peers.wire.control import decode_notice, encode_rules, encode_subscription
+from peers.wire.control import decode_notice, encode_rules
 from peers.wire.kinds import Kind
-from tests.commands.talkers import talker
 from tests.connections.bridge.zeeks import Bridged, Zeek, linked
 from tests.connections.broker.scripted import HIGH, ZeekHub
 from tests.connections.rights.conftest import POLICY, Guarded, recognise
@@ -77,18 +75,7 @@ async def in_zeeks_messages(guarded: Guarded, user: str) -> None:
         assert answer["context"].count(f"not granted to user {user!r}")
 
 
-async def in_json(guarded: Guarded, user: str) -> None:
-    client = await talker(guarded.hub, "json", guarded.web, name=user)
-    for topic in BRINGABLE:
-        answer = await client.ask("publish", topic=topic, value=topic)
-        if user == "alice" and topic in ALLOWED:
-            assert answer == {"type": "confirmed"}
-        else:
-            assert (answer["type"], answer["code"]) == ("error", CloseCode.NOT_ALLOWED)
-            assert answer["text"].endswith(f": not granted to user {user!r}")
-
-
-@pytest.mark.parametrize("door", [at_once, labelled, into_shared_memory, in_json, in_zeeks_messages])
+@pytest.mark.parametrize("door", [at_once, labelled, into_shared_memory, in_zeeks_messages])
 @pytest.mark.parametrize("user", ["alice", "bob"])
 async def test_what_is_granted_goes_through_and_nothing_else(guarded: Guarded, door: Entrance, user: str) -> None:
     granted = ALLOWED if user == "alice" else []
@@ -134,15 +121,6 @@ async def by_a_rule(guarded: Guarded) -> list[str]:
     return await topics_to_last(client)
 
 
-async def by_a_page(guarded: Guarded) -> list[str]:
-    client = await talker(guarded.hub, "json", guarded.web, "", name="alice", narrow=True)
-    await publish_all(guarded)
-    topics: list[str] = []
-    while LAST not in topics:
-        topics.append((await client.hear())["topic"])
-    return topics
-
-
 async def by_a_program_for_zeek(guarded: Guarded) -> list[str]:
     client = await ZeekClient.subscribed(guarded.hub, "", lines=("X-Application-Name: narrow-alice",))
     await publish_all(guarded)
@@ -163,30 +141,15 @@ async def by_a_link(guarded: Guarded) -> list[str]:
     return topics
 
 
-@pytest.mark.parametrize("door", [by_frames, by_a_rule, by_a_page, by_a_program_for_zeek, by_a_link])
+@pytest.mark.parametrize("door", [by_frames, by_a_rule, by_a_program_for_zeek, by_a_link])
 async def test_who_narrows_sees_what_is_granted(guarded: Guarded, door: Door) -> None:
     assert await door(guarded) == [*ALLOWED, LAST]
-
-
-TEXT = (
-    "subscribe '': not granted as a whole to user 'alice'; granted beneath: '/status/alice/', '/zeek/', 'zeek/event/'"
-)
 
 
 async def test_what_is_taken_away_from_a_program_for_zeek_ends_it(guarded: Guarded) -> None:
     zeek = await ZeekClient.subscribed(guarded.hub, "/zeek/dns", lines=("X-Application-Name: alice",))
     guarded.core.authority.give_rights(guarded.hub.handler("alice"), POLICY.rights("bob"))
     _, payload = await zeek.raw.frame()
-    assert int.from_bytes(payload[:2]) == CloseCode.NOT_ALLOWED
-
-
-async def test_a_program_for_zeek_is_refused(guarded: Guarded) -> None:
-    client = await ZeekClient.connect(guarded.hub, "X-Application-Name: alice")
-    await client.say(json.dumps(["/zeek/dns", ""]).encode())
-    answer = await client.reply()
-    assert answer["type"] == "error"
-    assert answer["context"] == TEXT
-    _, payload = await client.raw.frame()
     assert int.from_bytes(payload[:2]) == CloseCode.NOT_ALLOWED
 
 
@@ -197,41 +160,6 @@ FIRST = tuple(sorted({topic[0] for topic in RECORDED}))
 """Prefixes of all that is recorded: nothing that the hub says of itself."""
 
 # Requests.
-
-
-async def test_requests(guarded: Guarded) -> None:
-    asked: list[str] = []
-
-    def answer(request: ServiceRequest) -> str:
-        asked.append(request.topic)
-        return request.topic
-
-    async with (
-        connect(guarded.tcp.location, name="free") as server,
-        server.serve(["/z", "/status", "zeek", "/o"], answer),
-        connect(guarded.unix.location, name="alice") as client,
-    ):
-        for topic in (*ALLOWED, *DENIED):
-            if topic in ALLOWED:
-                assert await client.request(topic, 1) == topic
-            else:
-                with pytest.raises(NotAllowedError) as refused:
-                    await client.request(topic, 1)
-                assert refused.value.text.endswith(": not granted to user 'alice'")
-    assert asked == ALLOWED
-    assert guarded.refused == len(DENIED)
-
-
-async def test_serving(guarded: Guarded) -> None:
-    client = await guarded.hub.client(endpoint=guarded.tcp, name="alice")
-    prefixes = ["", "/", "/zeek", "/zeek/", "/zeek/secret", "/status/", "/status/alice", "/status/bob/", *REFUSED]
-    for number, prefix in enumerate(prefixes, 1):
-        await client.send(encode_subscription(Kind.SERVE, ["/zeek/dns", prefix], number))
-        notice = await client.notice()
-        assert (notice.kind, notice.request, notice.code) == ("error", number, CloseCode.NOT_ALLOWED)
-    assert guarded.core.requests.statistics().services == 0
-    await client.send(encode_subscription(Kind.SERVE, ["/zeek/dns", "/status/alice/"], 999))
-    assert (await client.notice()).kind == "confirmed"
 
 
 async def test_a_peer_hub_asks_and_serves(guarded: Guarded) -> None:

@@ -2,56 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator, Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode
-from hub.limits import Overflow, QueueLimits
+from hub.limits import Overflow
 from hub.messages.batch import Batch, decode_values, encode_value
 from hub.messages.frame import FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame, Origin, encode_frame, iterate_frames
 from hub.settings.settings import JournalSettings, Limits, Settings
 from peers.connections.tcp import Origins, as_they_came
 from peers.journal.journal import Journal
 from peers.wire.control import Notice, decode_notice, decode_origin, encode_subscription
-from peers.wire.hello import MESH_VERSION, SOFTWARE, Hello, QueueWish
+from peers.wire.hello import Hello, QueueWish
 from peers.wire.kinds import Kind
 from peers.wire.oversize import fitting
 from peers.wire.records import Fetch, decode_records, encode_fetch
 from tests.connections.pretend import Stage
 from tests.connections.tcp.asking import asking
 from tests.hub.fakes import FLAG_BROKER, frame, opaque_frame
-from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.raw_client import publication
 from tests.hubs.settings import settings_of
 from tests.journal.files import records
-
-ROOMY = QueueLimits(messages=1_000_000)
-
-
-async def test_hello_is_answered(start_hub: StartHub) -> None:
-    hub = await start_hub(name="north", hub_id=bytes(range(16)))
-    client = await hub.raw()
-    assert await client.greet(name="reader") == Hello(
-        protocol=1,
-        role="hub",
-        id=bytes(range(16)),
-        name="north",
-        software=SOFTWARE,
-        queue=QueueWish(8192, 64 << 20, Overflow.DROP_OLDEST),
-        frame=16 << 20,
-        mesh=MESH_VERSION,
-    )
 
 
 async def test_frames_go_on_as_they_came(hub: Hub) -> None:
@@ -64,46 +42,6 @@ async def test_frames_go_on_as_they_came(hub: Hub) -> None:
     ]
     await publisher.send(*(encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags) for frame in sent))
     assert [await subscriber.frame() for _ in sent] == sent
-
-
-async def test_a_frame_in_many_pieces(hub: Hub) -> None:
-    subscriber, publisher = await hub.client("/a"), await hub.client()
-    for byte in publication("/a", "slowly"):
-        await publisher.send(bytes([byte]))
-        await settle()
-    assert await subscriber.values(1) == [("/a", "slowly")]
-
-
-async def test_a_large_message(hub: Hub) -> None:
-    subscriber, publisher = await hub.client("/a"), await hub.client()
-    value = bytes(range(256)) * (1 << 16)
-    value = value[:-5]  # the value's own header
-    _, ((topic, got),) = await asyncio.gather(publisher.publish("/a", value), subscriber.values(1))
-    assert topic == "/a"
-    assert got == value
-
-
-# Coming and going.
-
-
-async def test_messages_before_the_end_of_the_stream_are_delivered(hub: Hub) -> None:
-    subscriber = await hub.client("/a")
-    publisher = await hub.raw()
-    await publisher.send(Hello(protocol=1, role="client").encode(), encode_frame(200, b"") * 5000, publication("/a", 1))
-    publisher.finish()
-    assert await subscriber.values(1) == [("/a", 1)]
-
-
-async def test_who_is_gone_before_its_turn_is_not_taken_in(hub: Hub) -> None:
-    bystander = await hub.client()
-    for _ in range(5):
-        stranger = await hub.raw()
-        await stranger.send(encode_frame(200, b"") * 10_000, Hello(protocol=1, role="client", name="ghost").encode())
-        await bystander.ping()
-        stranger.reset()
-        await bystander.ping()
-    await eventually(lambda: len(hub.server.connections) == len(hub.server.keepalive) == 1)
-    assert [handler.name for handler in hub.server.core.handlers.values()] == [""]
 
 
 # Queues.
@@ -148,27 +86,6 @@ async def recording(start_hub: StartHub, tmp_path: Path) -> AsyncIterator[Hub]:
     await journal.stop()
 
 
-def confirmable(topic: str, *values: Any) -> bytes:
-    (frame,) = iterate_frames(Batch.of(topic, values).frames)
-    return encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags | FLAG_CONFIRM)
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        encode_frame(Kind.FETCH, msgspec.msgpack.encode({"request": 9, "start": -1})),
-        encode_frame(Kind.STAGE, b"\0\0\0\x09\0\0"),
-        encode_frame(Kind.COMMIT, msgspec.msgpack.encode({"request": 9})),
-    ],
-)
-async def test_a_request_that_cannot_be_read(recording: Hub, frame: bytes) -> None:
-    client = await recording.client()
-    await client.send(frame)
-    notice = await client.notice()
-    assert (notice.kind, notice.request, notice.code) == ("error", 9, CloseCode.BAD_DATA)
-    assert await client.ping() == []
-
-
 async def test_a_malformed_batch_with_confirm(recording: Hub) -> None:
     client = await recording.client()
     await client.send(encode_frame(KIND_MESSAGES, b"\0\0\0\7x", key=b"/a", flags=FLAG_BATCH | FLAG_CONFIRM))
@@ -178,22 +95,6 @@ async def test_a_malformed_batch_with_confirm(recording: Hub) -> None:
     await client.send(encode_fetch(Fetch(1)))
     found = records(decode_records((await client.frame()).body).blocks)
     assert [record.body for record in found] == [b"\xc1\xc1\xc1", b"", b""]
-
-
-async def test_the_largest_message(recording: Hub) -> None:
-    client = await recording.client(frame=(16 << 20) + 65_536)
-    large = b"x" * ((16 << 20) - 5)
-    await client.send(confirmable("/a", 1), confirmable("/a", large), confirmable("/a", 2))
-    assert [(await client.notice()).offset for _ in range(3)] == [0, 1, 2]
-    start, sizes = 0, []
-    while start < 3:
-        await client.send(encode_fetch(Fetch(start + 1, start=start)))
-        frame = await client.frame()
-        assert frame.kind == Kind.RECORDS
-        found = decode_records(frame.body)
-        sizes += [len(record.body) for record in records(found.blocks)]
-        start = found.next
-    assert sizes == [1, 16 << 20, 1]
 
 
 values = st.integers(0, 120).map(bytes)
@@ -220,22 +121,6 @@ def test_only_values_over_the_limit_are_lost(batches: list[list[tuple[list[bytes
         assert all(len(part.body) <= limit_bytes for part in piece.parts())
         found += inside
     assert found == [value if len(encode_value(value)) <= limit_bytes else None for value in sent]
-
-
-@given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=6), limit_bytes=st.integers(1, 200))
-def test_gaps_are_merged(sizes: list[int], limit_bytes: int) -> None:
-    pieces = fitting([Batch.of("/t", [bytes(size)]) for size in sizes], limit_bytes)
-    for one, other in pairwise(pieces):
-        assert not (isinstance(one, int) and isinstance(other, int))
-
-
-def test_what_fits_is_left_alone() -> None:
-    batches = [Batch.of("/t", [1]), Batch(frame([bytes(50)]) * 10, 10)]
-    first, second = fitting(batches, 60)
-    assert first is batches[0]
-    assert isinstance(second, Batch)
-    assert second.frames == batches[1].frames
-    assert fitting(batches, 10_000) == batches
 
 
 @pytest.mark.parametrize("large", [opaque_frame(5, b"\xc1" * 100), opaque_frame(5, b"\xc0" * 100, flags=FLAG_BROKER)])

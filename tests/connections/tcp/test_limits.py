@@ -15,10 +15,9 @@ from hub.messages.frame import Frame, encode_frame
 from hub.quotas import FREE_BYTES, Resource, Usage, Whole
 from hub.scheduling.memory import Memory
 from hub.settings.settings import Limits
-from peers.connections.connection import PUT_OFF, TURN_EVENTS, Connection
+from peers.connections.connection import TURN_EVENTS, Connection
 from peers.connections.limits import LINGER_S, Holding, Lingering, Progress
 from peers.transport.transport import unread_bytes
-from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from tests.hubs.eventually import eventually, settle
@@ -33,18 +32,6 @@ HELLO = Hello(protocol=1, role="client").encode()
 
 
 # The handshake.
-
-
-@pytest.mark.parametrize("said", [b"", HELLO[:3], HELLO[:-1], encode_frame(200, b"")])
-async def test_half_a_handshake(hub: Hub, said: bytes) -> None:
-    client = await hub.raw()
-    await client.send(said)
-    await eventually(lambda: hub.server.connections)
-    hub.later(4)
-    await settle()
-    assert len(hub.server.connections) == 1
-    hub.later(2)
-    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no HELLO within 5 s")
 
 
 async def test_a_handshake_in_small_steps_gets_no_more_time(hub: Hub) -> None:
@@ -198,33 +185,6 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
 # What a client makes the hub write.
 
 
-def is_at_work(connection: Connection) -> bool:
-    return connection.transport.is_reading() or bool(connection.unread_for & PUT_OFF)
-
-
-async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
-    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
-    client, other = await hub.client(), await hub.client("/a")
-    connection = next(one for one in hub.connections if one.handler is hub.server.core.handlers[1])
-    transport = connection.transport
-    bodies = [number.to_bytes(100) for number in range(8_000)]
-    sending = asyncio.ensure_future(client.send(*(encode_frame(Kind.PING, body) for body in bodies)))
-    largest = 0
-    while is_at_work(connection):
-        await other.ping()
-        largest = max(largest, transport.get_write_buffer_size())
-    for _ in range(50):
-        await other.ping()
-        largest = max(largest, transport.get_write_buffer_size())
-    assert not transport.is_reading()
-    assert not sending.done()
-    assert largest < 2 << 20
-    for body in bodies:
-        assert await client.frame() == Frame(Kind.PONG, 0, b"", body)
-    await sending
-    assert await client.ping() == []
-
-
 async def most_in_a_turn(done: Callable[[], int], total: int) -> int:
     most = before = 0
     while before < total:
@@ -233,24 +193,10 @@ async def most_in_a_turn(done: Callable[[], int], total: int) -> int:
     return most
 
 
-async def test_one_greedy_client_does_not_hold_up_the_others(start_hub: StartHub) -> None:
-    hub = await start_hub(settings=settings_of(prefixes_per_client=20_000))
-    client = await hub.client(name="greedy")
-    prefixes = hub.handler("greedy").prefixes
-    await client.send(*(encode_subscription(Kind.SUBSCRIBE, [f"/{number}"]) for number in range(8_000)))
-    assert await most_in_a_turn(lambda: len(prefixes), 8_000) <= 2 * TURN_EVENTS
-
-
 async def test_messages_of_many_topics_do_not_hold_up_the_others(hub: Hub) -> None:
     client = await hub.client()
     await client.send(b"".join(encode_frame(Kind.MESSAGES, b"", key=b"/%d" % number) for number in range(8_000)))
     assert await most_in_a_turn(lambda: hub.server.core.routes.misses, 8_000) <= 2 * TURN_EVENTS
-
-
-async def test_refused_messages_do_not_hold_up_the_others(hub: Hub) -> None:
-    client = await hub.client(name="greedy")
-    await client.send(encode_frame(Kind.MESSAGES, b"") * 8_000)
-    assert await most_in_a_turn(lambda: hub.server.rejected_messages, 8_000) <= 2 * TURN_EVENTS
 
 
 def test_the_user_pays_from_when_he_is_known() -> None:
@@ -275,19 +221,6 @@ def test_the_user_pays_from_when_he_is_known() -> None:
     assert usage.held == account.size_bytes == 0
 
 
-@pytest.mark.parametrize("room_bytes", [0, 1_000_000])
-def test_a_frame_that_grows_while_memory_is_over_is_refused(room_bytes: int) -> None:
-    resident_bytes = 2_000_000
-    memory = Memory(1_000_000, lambda: resident_bytes)
-    holding = Holding(memory.account("connections"))
-    memory.look()
-    resident_bytes -= room_bytes
-    refusal = holding.grow(FREE_BYTES + 1, memory)
-    assert refusal == ("" if room_bytes else "this hub has no memory left for more: 1000000 bytes are its limit")
-    assert not holding.grow(FREE_BYTES + 1, memory)
-    assert memory.statistics().refused_total == (not room_bytes)
-
-
 def test_what_waits_for_its_turn_is_charged_until_all_of_it_was_acted_on() -> None:
     memory = Memory()
     account = memory.account("connections")
@@ -310,13 +243,6 @@ def test_a_user_without_room_is_refused_what_is_incomplete(rest_bytes: int) -> N
     assert holding.grow(rest_bytes, memory).startswith("user alice has") is bool(rest_bytes)
     assert not holding.grow(rest_bytes, memory)
     assert usage.held == rest_bytes
-
-
-def test_without_memory_a_read_that_waits_is_refused_too() -> None:
-    memory = Memory(1_000_000, lambda: 2_000_000)
-    holding = Holding(memory.account("connections"))
-    assert not holding.grow(FREE_BYTES, memory, waits=True)
-    assert "no memory left" in holding.grow(FREE_BYTES + 1, memory, waits=True)
 
 
 # How long whoever is closed may take to read why.
@@ -346,11 +272,6 @@ def test_a_slow_line_is_not() -> None:
     progress = Progress()
     for number in range(1000):
         assert not progress.is_stuck(100.0 + 10 * number, 20 + 10 * number * LIMITS.frame_bytes_per_s, LIMITS)
-
-
-def test_without_an_incomplete_frame_nothing_is_stuck() -> None:
-    progress = Progress()
-    assert not any(progress.is_stuck(100.0 + FRAME_S * number, 0, LIMITS) for number in range(5))
 
 
 def test_each_frame_has_its_time() -> None:

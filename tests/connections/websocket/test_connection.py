@@ -104,18 +104,6 @@ async def test_a_value_that_grows_over_the_limit_is_refused(start_hub: StartHub)
     assert hub.server.rejected_messages == 1
 
 
-async def test_the_largest_message_is_that_of_the_welcome(start_hub: StartHub) -> None:
-    hub = await start_hub(settings=settings_of(frame_bytes=5000))
-    client = await hub.websocket("/t", subprotocol=MSGPACK)
-    padding = "x" * (5000 - 40)
-    await client.say("publish", topic="/t", value=padding)
-    assert await client.messages(1) == [("/t", padding)]
-    await client.say("publish", topic="/t", value=padding + "x" * 100)
-    code, reason = await client.end()
-    assert code == 1009
-    assert "5000" in reason
-
-
 async def test_what_has_no_form_is_told_in_place(hub: Hub) -> None:
     one, other = await hub.websocket("/t", name="json"), await hub.websocket("/t", subprotocol=MSGPACK, name="msgpack")
     ext = b"\xd4\x05x"
@@ -145,14 +133,6 @@ async def test_foreign_pages_are_refused(hub: Hub) -> None:
     assert not hub.server.core.handlers
 
 
-async def test_pages_that_may_connect(start_hub: StartHub) -> None:
-    hub = await start_hub(settings=settings_of(origins=("https://dashboard.example.org",)))
-    own = f"http://127.0.0.1:{hub.endpoint.port}"
-    for origin in (own, "http://localhost:3000", "https://dashboard.example.org"):
-        async with dial(hub, JSON, origin=Origin(origin)) as socket:
-            assert (await hear(socket))["type"] == "welcome"
-
-
 async def test_a_listener_on_all_addresses(start_hub: StartHub) -> None:
     hub = await start_hub(loopback=False)
     async with dial(hub, JSON, origin=Origin(f"http://127.0.0.1:{hub.endpoint.port}")) as socket:
@@ -163,8 +143,6 @@ async def test_a_listener_on_all_addresses(start_hub: StartHub) -> None:
 
 
 JSON, MSGPACK = "hub.v1.json", "hub.v1.msgpack"
-
-ID = bytes(range(16)).hex()
 
 
 async def come_and_go(hub: Hub) -> None:

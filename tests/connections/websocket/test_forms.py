@@ -14,7 +14,6 @@ from peers.values import Count
 from peers.values import encode as broker_value
 from peers.websocket.codec import JSON, MSGPACK, Codec, json_item, msgpack_item, singly
 from peers.websocket.messages import RefusedError
-from peers.wire.events import ServiceChange
 from tests.hubs.hub import Hub
 from tests.hubs.raw_websocket import RawWebSocket
 
@@ -96,13 +95,6 @@ def test_requests_that_are_understood(codec: Codec, message: dict[str, Any], exp
 )
 def test_replies_that_are_understood(codec: Codec, message: dict[str, Any], expected: Reply) -> None:
     assert decode(codec, {"type": "reply"} | message) == expected
-
-
-def test_services_that_are_understood(codec: Codec) -> None:
-    found = decode(codec, {"type": "serve", "prefixes": ["/a", ""], "request": 3})
-    assert found == ServiceChange(serve=True, prefixes=["/a", ""], request=3)
-    found = decode(codec, {"type": "unserve", "prefixes": ["/a"]})
-    assert found == ServiceChange(serve=False, prefixes=["/a"], request=0)
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,11 @@ from peers.daemon.daemon import Daemon
 from peers.transport.timing import Liveness
 from peers.values import Count
 from peers.values.event import Event
-from peers.zeek.zmtp.events import is_event
 from peers.zeek.zmtp.frames import Command, encode_command, encode_frame, encode_message
 from peers.zeek.zmtp.session import GREETING_BYTES, Greeting, encode_properties, encode_subscription
 from tests.connections.zeek_cluster.conftest import StartNode
-from tests.connections.zeek_cluster.nodes import HELLO, ZmqNode, running
-from tests.fuzz.target import Mutator
+from tests.connections.zeek_cluster.nodes import ZmqNode, running
 from tests.hubs.eventually import eventually
-from tests.zeek.zmtp.recordings import TO_BROKER, wire
 
 KINDS = ["XSUB", "XPUB"]
 LIMIT_BYTES = 16 * 1024 * 1024  # `limits.frame_bytes`, as it is by default
@@ -106,28 +103,6 @@ async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_is_cut_short(hub: Daemon, start_node: StartNode, kind: str) -> None:
-    node, reader = await quiet_pair(start_node)
-    event = [b"zeek.a", b"cut", b"broker-bin-v1", HELLO.encode()]
-    said = handshake(kind) + (
-        encode_message(event) if kind == "XPUB" else encode_subscription(b"zeek.cut", is_wanted=True)
-    )
-    endpoint = hub.endpoints[0]
-    connections = len(hub.server.connections)
-    for cut in (1, 10, 63, 64, 70, 92, 93, 95, len(said) - 1):
-        _, writer = await asyncio.open_connection("127.0.0.1", endpoint.port if kind == "XSUB" else endpoint.xsub)
-        await eventually(lambda: len(hub.server.connections) > connections)
-        writer.write(said[:cut])
-        writer.write_eof()
-        await eventually(lambda: len(hub.server.connections) == connections)
-        writer.close()
-    await pass_an_event(node, reader)
-    assert len(reader.events) == 1
-    assert not node.is_told("zeek.cut")
-    assert hub.server.zeek.broken_connections == 0
-
-
-@pytest.mark.parametrize("kind", KINDS)
 async def test_silence_ends_no_connection(hub: Daemon, kind: str) -> None:
     raw = await Raw.connect(hub, kind)
     await eventually(lambda: any(one.handler for one in hub.server.connections))
@@ -176,59 +151,3 @@ async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNod
     assert {line["reason"] for line in refused} == {"a topic of 1025 bytes, the limit is 1024"}
     skipped = [line for line in logs if line["event"] == "skipped what a Zeek node sent"]
     assert sum(line["messages"] for line in skipped) == 2
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(2))
-async def test_changed_recordings(hub: Daemon, start_node: StartNode, kind: str, seed: int) -> None:
-    node, reader = await quiet_pair(start_node)
-    recorded = wire("z01-null-wire.jsonl").items()
-    seeds = [b"".join(reads)[92:] for (name, way), reads in recorded if way == TO_BROKER and f" {kind} to" in name]
-    mutator = Mutator(f"{kind}-{seed}", seeds, [b"\x01\x00", b"broker-json-v1", b"\xff" * 8, b"\x04\x09SUBSCRIBE"])
-    with structlog.testing.capture_logs() as logs:
-        for number in range(40):
-            raw = await Raw.connect(hub, kind, mutator.make())
-            if number % 2:
-                raw.writer.write_eof()
-            else:
-                raw.writer.transport.abort()
-            await raw.end()
-        await pass_an_event(node, reader, seed)
-    assert [line for line in logs if line["log_level"] in {"error", "critical"}] == []
-    for parts in reader.events:
-        assert len(parts) == 4
-        assert parts[2] == b"broker-json-v1" or is_event(parts[3])
-
-
-async def test_a_subscriber_that_dies(hub: Daemon, start_node: StartNode) -> None:
-    node, reader = await quiet_pair(start_node)
-    dying = []
-    for told in range(2, 7):  # one by one: of those that come in one turn, nodes are told once
-        dying.append(await Raw.connect(hub, "XSUB", encode_subscription(b"zeek.", is_wanted=True)))
-        await eventually(lambda told=told: node.told.count((True, "zeek.")) == told)  # type: ignore[misc]
-    event = Event("Demo::large", "x" * 20_000)
-    for sent in range(0, 500, 10):
-        for _ in range(10):
-            node.publish_event("zeek.a", event)
-        if sent % 100 == 50:
-            dying[sent // 100].writer.transport.abort()
-        await eventually(lambda sent=sent: len(reader.events) == sent + 10)  # type: ignore[misc]
-    assert {parts[3] for parts in reader.events} == {event.encode()}
-
-
-async def test_many_connections_beside_a_quiet_pair(hub: Daemon, start_node: StartNode) -> None:
-    node, reader = await quiet_pair(start_node)
-    crowd = []
-    for number in range(100):
-        topic = b"crowd.%d" % number
-        crowd.append(
-            await Raw.connect(hub, KINDS[number % 2], encode_subscription(topic, is_wanted=True) * (1 - number % 2))
-        )
-        if number % 20 == 0:
-            await pass_an_event(node, reader, number)
-    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in node.told) == 50)
-    for raw in crowd:
-        raw.writer.transport.abort()
-    await pass_an_event(node, reader, 1000)
-    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in node.told) == 100)
-    assert len(reader.events) == 6

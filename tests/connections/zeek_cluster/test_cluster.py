@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
@@ -19,11 +17,9 @@ from peers.connections.zeek_cluster.cluster import TURN_COST, Notices, Wanted
 from peers.daemon.daemon import Daemon
 from peers.values import Count
 from peers.values.event import Event
-from peers.zeek.zmtp.events import to_json
-from peers.zeek.zmtp.session import GREETING_BYTES
 from tests.connections.zeek_cluster.conftest import StartNode
 from tests.connections.zeek_cluster.nodes import HELLO, ZmqNode
-from tests.hubs.eventually import eventually, settle
+from tests.hubs.eventually import eventually
 
 
 def payloads(node: ZmqNode) -> list[bytes]:
@@ -92,23 +88,6 @@ async def test_events_are_messages_of_the_hub(hub: Daemon, start_node: StartNode
     for topic, sender, serializer, payload in node.events:
         assert (topic, serializer, payload) == (b"zeek.to.nodes", b"broker-bin-v1", HELLO.encode())
         assert sender.startswith(b"topichub_hub_")
-
-
-async def test_clients_of_a_cluster_that_uses_json(hub: Daemon, start_node: StartNode) -> None:
-    node, reader = await start_node("json"), await start_node("reader", "zeek.")
-    await eventually(lambda: node.is_told("zeek."))
-    node.publish(b"zeek.a", b"json", b"broker-json-v1", to_json(EVENT))
-    await eventually(lambda: reader.events)
-    async with connect(hub.endpoints[1].location) as client:
-        await client.publish("zeek.b", HELLO)
-        await client.publish("zeek.c", HELLO, labels=("zeek-node=of another one",))
-    await eventually(lambda: len(reader.events) == 3)
-    own = hub.server.id.hex()[:12]
-    assert reader.events == [
-        [b"zeek.a", b"json", b"broker-json-v1", to_json(EVENT)],
-        [b"zeek.b", f"topichub_hub_{own}".encode(), b"broker-json-v1", to_json(EVENT)],
-        [b"zeek.c", b"of another one", b"broker-json-v1", to_json(EVENT)],
-    ]
 
 
 # Overload and bad input.
@@ -203,25 +182,6 @@ async def test_subscriptions_that_are_none(hub: Daemon, start_node: StartNode) -
     await eventually(lambda: node.is_told("zeek.a", is_wanted=False))
 
 
-async def test_strangers(hub: Daemon, start_node: StartNode) -> None:
-    node = await start_node("node", "zeek.a")
-    await eventually(lambda: node.is_told("zeek.a"))
-    endpoint = hub.endpoints[0]
-    garbage: list[Any] = [b"GET / HTTP/1.1\r\n\r\n", b"\xff\0\0\0\0\0\0\0\1\x7f\2", bytes(64), b"\xff" * 64]
-    for port in (endpoint.port, endpoint.xsub):
-        for beginning in garbage:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(beginning)
-            got = b""
-            with contextlib.suppress(ConnectionResetError):
-                got = await reader.read()
-            assert len(got) <= GREETING_BYTES
-            writer.close()
-    node.subscribe("zeek.b")
-    await eventually(lambda: node.is_told("zeek.b"))
-    await settle()
-
-
 WORD_COST = 5
 AT_ONCE = 64
 
@@ -285,28 +245,6 @@ def test_a_turn_has_a_share(count: int) -> None:
         assert len(crowd.loop.due) <= 1
     assert all(publisher.told == topics for publisher in crowd.all)
     assert turns >= count * len(topics) * WORD_COST // (TURN_COST + AT_ONCE * WORD_COST)
-
-
-def test_of_one_topic_the_last_counts() -> None:
-    crowd = Crowd(3)
-    for number in range(1_000):
-        crowd.notices.changed(b"zeek.a", again=number == 3)  # somebody waits for the echo
-    while crowd.loop.due:
-        crowd.loop.turn()
-    assert all((publisher.told, publisher.again) == ([b"zeek.a"], {b"zeek.a": True}) for publisher in crowd.all)
-
-
-def test_who_is_gone_is_told_nothing() -> None:
-    crowd = Crowd(2)
-    crowd.notices.changed(b"zeek.a", again=False)
-    gone = crowd.all[0]
-    gone.note(b"zeek.b")
-    del crowd.publishers[gone]
-    crowd.notices.leave(gone)
-    crowd.notices.leave(gone)
-    while crowd.loop.due:
-        crowd.loop.turn()
-    assert [publisher.told for publisher in crowd.all] == [[], [b"zeek.a"]]
 
 
 @given(st.lists(st.tuples(st.sampled_from("arl"), st.integers(0, 3), st.integers(0, 4)), max_size=60))

@@ -19,7 +19,6 @@ from peers.transport.endpoints import Endpoint
 from peers.users.files import write_public, write_secret
 from peers.values import Count
 from peers.values.event import Event
-from peers.zeek.zmtp.session import GREETING_BYTES, Greeting
 from peers.zeek.zmtp.z85 import decode_key, encode_key
 from tests.connections.zeek_cluster.nodes import HELLO, ZmqBroker, ZmqNode, running
 from tests.hubs.eventually import eventually
@@ -86,10 +85,6 @@ def zeek(tmp_path: Path) -> dict[str, Any]:
 
 def broker_url(endpoint: Endpoint) -> str:
     return f"zeek+zmq://127.0.0.1:{endpoint.port}?xsub={endpoint.xsub}"
-
-
-def events_of(node: ZmqNode) -> list[bytes]:
-    return [parts[3] for parts in node.events]
 
 
 # What works.
@@ -161,27 +156,6 @@ async def test_logs_of_an_encrypted_cluster(zeek: dict[str, Any], context: zmq.C
         push.close(linger=0)
 
 
-async def test_hubs_are_broker_and_node_of_an_encrypted_cluster(zeek: dict[str, Any]) -> None:
-    async with running("hub", (), "zeek+zmq://127.0.0.1:0", zeek=zeek) as one:
-        peer = broker_url(one.endpoints[1]) + "&name=topichub"
-        async with (
-            running("hub", (peer,), zeek=zeek) as other,
-            connect(one.endpoints[0].location) as near,
-            connect(other.endpoints[0].location) as far,
-            near.subscribe("zeek.b") as messages,
-        ):
-            await eventually(lambda: len([one for one in other.server.connections if one.protocol == "zeek+zmq"]) == 2)
-
-            async def publish() -> None:
-                while True:
-                    await far.publish("zeek.b", HELLO)
-                    await asyncio.sleep(0.01)
-
-            publishing = asyncio.create_task(publish())
-            assert Event.of((await anext(messages)).value) == HELLO
-            publishing.cancel()
-
-
 # Who is not let in.
 
 
@@ -216,26 +190,6 @@ async def test_strangers_at_an_encrypted_port(
         assert [(told in line["reason"], line["kind"], line["handshakes"]) for line in failures] == [(True, kind, 1)]
         closed = [line for line in logs if line["event"] == "connection closed" and line["log_level"] == "info"]
         assert not closed  # that would be a second line for the same
-
-
-async def test_a_node_with_a_key_at_a_plain_port(start_node: Callable[..., ZmqNode]) -> None:
-    async with running("hub", (), "zeek+zmq://127.0.0.1:0", zeek={"stores": []}) as hub:
-        start_node(hub.endpoints[1], "node", secure=as_client())
-        await eventually(lambda: hub.server.zeek.failed_handshakes["mechanism"] >= 3)  # it tries again
-        assert set(hub.server.zeek.failed_handshakes) == {"mechanism"}
-
-
-async def test_garbage_at_an_encrypted_port(zeek: dict[str, Any]) -> None:
-    garbage = (b"\x04\xc8", b"\x04\x06\x05HELLO", b"\x04\x08\x07WELCOME", b"\xff" * 300, b"\0\1x")
-    async with running("hub", (), "zeek+zmq://127.0.0.1:0", zeek=zeek) as hub:
-        for number, said in enumerate(garbage, 1):
-            reader, writer = await asyncio.open_connection("127.0.0.1", hub.endpoints[1].port)
-            writer.write(Greeting("CURVE").encode() + said)
-            writer.write_eof()
-            assert Greeting("CURVE", is_server=True).encode().startswith(await reader.read())
-            writer.close()
-            await eventually(lambda number=number: hub.server.zeek.failed_handshakes.total() == number)  # type: ignore[misc]
-        assert set(hub.server.zeek.failed_handshakes) <= {"garbled", "ended"}
 
 
 async def test_brokers_that_do_not_fit(context: zmq.Context[Socket], zeek: dict[str, Any], tmp_path: Path) -> None:
@@ -290,45 +244,6 @@ async def test_a_key_that_is_taken_away(
         clients.write_text("nonsense")
         with pytest.raises(ConfigError, match="line 1 is no CURVE key"):
             hub.prepare(hub._loaded)
-
-
-async def test_half_handshakes_beside_a_quiet_pair(zeek: dict[str, Any], start_node: Callable[..., ZmqNode]) -> None:
-    strangers = 1_000
-    async with running("hub", (), "zeek+zmq://127.0.0.1:0", zeek=zeek) as hub:
-        sender = start_node(hub.endpoints[1], "sender", secure=as_client())
-        reader = start_node(hub.endpoints[1], "reader", "zeek.a", secure=as_client())
-        await eventually(lambda: sender.is_told("zeek.a"))
-        hello = _hello()
-        most = hub.server.settings.limits.newcomers
-        open_ones: list[asyncio.StreamWriter] = []
-        for number in range(0, strangers, 200):
-            opened = await asyncio.gather(*(_half(hub.endpoints[1].port, hello) for _ in range(200)))
-            open_ones += opened
-            sender.publish_event("zeek.a", Event("Demo::number", Count(number)))
-            assert hub.server.admission.newcomers <= most
-            for writer in open_ones[: -most // 2]:
-                writer.close()
-            del open_ones[: -most // 2]
-        await eventually(lambda: len(reader.events) == strangers // 200)
-        assert events_of(reader) == [Event("Demo::number", Count(at)).encode() for at in range(0, strangers, 200)]
-        for writer in open_ones:
-            writer.close()
-        await eventually(lambda: hub.server.admission.newcomers == 0 and len(hub.server.connections) == 4)
-        assert hub.server.admission.refused == 0
-
-
-def _hello() -> bytes:
-    from peers.zeek.zmtp.curve import CurveClient, KeyPair
-
-    client = CurveClient(KeyPair.new(), decode_key(SERVER_PUBLIC.decode()))
-    return Greeting("CURVE").encode() + client.begin(b"")
-
-
-async def _half(port: int, hello: bytes) -> asyncio.StreamWriter:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(hello)
-    await reader.readexactly(GREETING_BYTES + 2 + 168)
-    return writer
 
 
 # Settings.

@@ -95,25 +95,6 @@ async def test_what_is_said_to_it_reaches_clients(cluster: Endpoint, start_zeek:
     assert manager.got == [("zeek.cluster.node.manager.", Event("Demo::tell", Count(2)))]
 
 
-async def test_the_broker_is_restarted(broker: ZmqBroker, start_zeek: StartZeek) -> None:
-    manager = start_zeek(broker.endpoint, "manager")
-    async with member_of(broker.endpoint) as (hub, client):
-        await eventually(lambda: manager.run().up and names(hub) == ["manager"])
-        (own,) = manager.up
-        broker.stop()
-        await eventually(lambda: not joined(hub))
-        broker.start()
-        await eventually(lambda: len(joined(hub)) == 2)
-        worker = start_zeek(broker.endpoint, "worker-1")
-        await eventually(lambda: ups(manager, worker) == [2, 2] and len(names(hub)) == 2)
-        await client.publish("zeek.cluster.worker", Event("Demo::tell", Count(2)))
-        await eventually(lambda: all([manager.run().got, worker.run().got]))
-        assert own in manager.up
-        assert own in worker.up
-    assert ("down", "hub") not in manager.raised
-    assert manager.warnings == []
-
-
 @pytest.mark.parametrize("which", [0, 1])
 async def test_one_connection_breaks(cluster: Endpoint, start_zeek: StartZeek, which: int) -> None:
     manager = start_zeek(cluster, "manager")
@@ -260,24 +241,6 @@ async def test_only_the_publisher_has_broken(hub: Daemon, zeeks: Zeeks) -> None:
     await settle()
     assert zeeks.are_all_up()
     assert all(len(node.raised) == 2 and not node.warnings for node in zeeks.nodes.values())
-
-
-async def test_two_nodes_come_back_at_once(zeeks: Zeeks) -> None:
-    zeeks.cut("worker-1")
-    zeeks.cut("worker-2")
-    manager = zeeks.nodes["manager"]
-    await eventually(lambda: zeeks.are_all_up() and manager.raised[2:].count(("down", "worker-1")) == 1)
-    assert manager.raised[2:].count(("down", "worker-2")) == 1
-    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]
-
-
-async def test_nodes_come_and_go_meanwhile(hub: Daemon, zeeks: Zeeks) -> None:
-    zeeks.stop("worker-2")
-    zeeks.cut("worker-1")
-    await eventually(lambda: len(joined_nodes(hub)) < 4)
-    await zeeks.start("worker-3")
-    await eventually(lambda: zeeks.are_all_up() and ("down", "worker-2") in zeeks.nodes["worker-1"].raised)
-    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]
 
 
 async def test_a_hub_that_comes_back(context: zmq.Context[zmq.Socket[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
