@@ -186,5 +186,5 @@ def test_a_tier_without_journals(tmp_path: Path) -> None:
 
 def test_pyarrow_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(UsageError, match=r"pip install '\.\[tier\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'topichub\[tier\]'"):
         journals(str(tmp_path), None)

@@ -1,6 +1,6 @@
 """The tutorial, docs/start.md, from the first hub to a consumer, as a reader follows it; only ports differ.
 
-`tests/console/test_examples.py` opens its page in a browser, `tests/spark/test_source.py` runs its query on Spark.
+`tests/console/test_examples.py` opens its page in a browser, `tests/spark/test_format.py` runs its query on Spark.
 """
 
 from __future__ import annotations

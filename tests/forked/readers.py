@@ -1,6 +1,6 @@
 """Readers of journals that are forked, which saves 0.11 to 0.25 s of imports each, for tests that are not about them.
 
-In `tests/journal`, and where hubs are new interpreters, readers are as users have them.
+In `tests/journal/test_readers.py`, and where hubs are new interpreters, readers are as users have them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests with a loop run on the hub's, and those of reader processes on asyncio's as well."""
+"""Stores that a test has opened are closed; readers are forked, but for the tests of readers themselves."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from peers.journal import readers
+from tests.forked.offspring import fork_reader
 from tests.hubs.fixtures import uncaught
 from tests.journal.files import close_stores
-from tests.loops import Loops, on_the_hubs_loop
-from tests.loops import pytest_asyncio_loop_factories as on_each_loop
+from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 
-__all__ = ["uncaught"]
-
-
-def pytest_asyncio_loop_factories(item: pytest.Item) -> Loops:
-    return on_each_loop() if item.path.name == "test_readers.py" else on_the_hubs_loop()
+__all__ = ["pytest_asyncio_loop_factories", "uncaught"]
 
 
 @pytest.fixture
@@ -25,6 +22,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def stores() -> Iterator[None]:
+def stores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if request.path.name != "test_readers.py":
+        monkeypatch.setattr(readers, "start_process", fork_reader)
     yield
     close_stores()

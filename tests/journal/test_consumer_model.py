@@ -309,7 +309,7 @@ class ConsumerMachine(RuleBasedStateMachine):
 
 
 TestModel = ConsumerMachine.TestCase
-TestModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestModel.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 
 
 JSON = st.recursive(

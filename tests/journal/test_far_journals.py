@@ -9,18 +9,15 @@ import msgspec
 import pytest
 
 from hub.errors import CloseCode, RejectedError
-from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, encode_frame
 from hub.messages.request_frame import Reply, Request, Status
 from hub.requests.hub_services import target_at
 from peers.journal.forms import GRANTED_LIMIT, Form, Order, decode_order, encode_order
-from peers.journal.remote_confirmations import Marked, RemoteConfirmations
-from peers.journal.remote_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, NoJournal, RemoteJournals
+from peers.journal.remote_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, RemoteJournals
 from peers.wire.control import Notice, decode_notice, encode_notice
 from peers.wire.kinds import Kind
-from peers.wire.records import Commit, Fetch, Records, Stage, records_parts
+from peers.wire.records import Fetch, Records, records_parts
 from tests.hub.requests.party import FakePoster, Room
 from tests.hub.rights.hall import policy_of
 
@@ -298,33 +295,3 @@ def test_what_a_link_may_take(bench: Bench) -> None:
     assert (told.code, told.text) == (CloseCode.TRY_AGAIN_LATER, "what the link may take has changed: ask again")
     bench.question(Order(5), first=6)
     assert bench.refusal().text == "take: nothing is granted to the link of user 'user'"
-
-
-async def test_a_journal_elsewhere(bench: Bench) -> None:
-    room = bench.room
-    confirmations = RemoteConfirmations(room.core, bench.journals.find, lambda: room.now_ms)
-    elsewhere = NoJournal("", "there", bench.journals, confirmations)
-    elsewhere.fetch(Fetch(9), bench.outcomes.append)
-    bench.room.settle()
-    assert bench.asked()[1] == Order(9, bytes=PIECE_BYTES)
-    told: list[Any] = []
-    nobody = NoJournal("", "nobody", bench.journals, confirmations)
-    nobody.fetch(Fetch(9), told.append)
-    source, _ = bench.room.join(role=Role.CLIENT)
-    published: list[Batch] = []
-    route = room.core.routes.find("/a")
-    nobody.confirm(route, Batch.of("/a", [1]), published.append, told.append)
-    assert (len(published), confirmations.taken) == (1, 0), "it goes on, though nobody will know whether it is recorded"
-    elsewhere.confirm(route, Batch.of("/a", [2]), published.append, told.append)
-    assert [type(batch) for batch in published] == [Batch, Marked]
-    assert (confirmations.taken, confirmations.is_behind) == (1, False)
-    elsewhere.stage(source, Stage(1, "t", 0, b""), told.append)
-    elsewhere.commit(source, Commit(1, "t"), told.append)
-    assert [one.code for one in told] == [*[CloseCode.TRY_AGAIN_LATER] * 2, *[CloseCode.NOT_ALLOWED] * 2]
-    assert {one.text for one in told[:2]} == {
-        "journal.of: no hub of the mesh has the name or the id 'nobody', as far as this hub knows"
-    }
-    assert {one.text for one in told[2:]} == {
-        "this hub does not record; batches are for the hub 'there', whose journal is read here"
-    }
-    assert (elsewhere.recorder, confirmations.position(), elsewhere.statistics()) == (confirmations, None, None)

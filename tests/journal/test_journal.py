@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +26,7 @@ from peers.journal.journal import Journal
 from peers.journal.recorder import Answer
 from peers.journal.remote_journals import JournalStatistics, NoJournal
 from peers.journal.staging import Committed
-from peers.wire.records import REPLACED, Commit, Fetch, Records, Stage, decode_records
+from peers.wire.records import Commit, Fetch, Records, Stage, decode_records
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
 from tests.journal.files import crashed, everything, lose_power, opened, records, segments
@@ -103,41 +101,8 @@ async def bench(path: Path) -> AsyncIterator[Bench]:
     await bench.journal.stop()
 
 
-@contextmanager
-def full_disk(path: Path) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (max(file.stat().st_size for file in path.parent.iterdir()), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def beside(path: Path) -> list[str]:
     return sorted(file.name for file in path.parent.iterdir())
-
-
-async def test_recording(bench: Bench) -> None:
-    assert await bench.confirmed(1, 2) == 0
-    assert await bench.confirmed(3, topic="/b") == 2
-    found = await bench.read()
-    assert [(record.offset, record.topic, record.body) for record in records(found.blocks)] == [
-        (0, "/a", b"\1"),
-        (1, "/a", b"\2"),
-        (2, "/b", b"\3"),
-    ]
-    seen = bench.seen()
-    assert (seen.recorder.committed, seen.recorder.recorded_messages_total, seen.readers) == (3, 3, 1)
-    assert bench.journal.trouble == ""
-    # Whoever asks is told the id; another one is refused, since the same offsets are other records there.
-    assert (found.journal, (await bench.read(journal=b"")).journal) == (b"", bench.journal.id)
-    assert (await bench.read(journal=bench.journal.id)).next == 3
-    refused = await bench.fetch(journal=b"x" * 16)
-    assert isinstance(refused, RejectedError)
-    assert (refused.code, refused.text) == (CloseCode.GONE, REPLACED)
-    bench.publish(*range(1000))
-    await bench.journal.settle()
-    assert bench.seen().recorder.committed == 1003
 
 
 async def test_topics_that_are_not_recorded(path: Path) -> None:
@@ -253,19 +218,6 @@ async def test_waiting_may_be_given_up(bench: Bench) -> None:
     bench.cancel()
 
 
-async def test_a_batch(bench: Bench) -> None:
-    assert await bench.stage("t", 0, 1, 2) is None
-    assert await bench.stage("t", 1, 3) is None
-    assert await bench.commit("t", 1, 0, query="q", batch=0) == Committed(0, 3, again=False)
-    bench.turn.core.flush()
-    assert bench.outlet.values == [3, 1, 2]
-    await bench.journal.stop()
-    again = Bench(bench.path)
-    assert await again.commit("t", 1, 0, query="q", batch=0) == Committed(0, 3, again=True)
-    await again.journal.stop()
-    assert [record.body for record in everything(bench.path)] == [b"\3", b"\1", b"\2"]
-
-
 async def test_a_batch_among_others(bench: Bench) -> None:
     assert await bench.stage("t", 0, *range(50)) is None
     committing = asyncio.ensure_future(bench.commit("t", 0, query="q", batch=0))
@@ -292,36 +244,6 @@ async def test_what_is_left_is_swept(path: Path, monkeypatch: pytest.MonkeyPatch
             bench.journal.tick()
         assert len(bench.seen().staging) == left
     await bench.journal.stop()
-
-
-async def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder_module, "_PROBE_S", 0.001)
-    offset = 0
-    while offset < 200:
-        outcome = await bench.confirmed(b"x" * 1000)
-        assert outcome == offset
-        offset += 1
-    with full_disk(bench.path):
-        while not isinstance(outcome, RejectedError):
-            outcome = await bench.confirmed(b"x" * 100_000)
-            offset += not isinstance(outcome, RejectedError)
-        assert outcome.code == CloseCode.JOURNAL_FAILED
-        assert "not recorded: " in outcome.text
-        assert bench.journal.trouble.startswith("the journal cannot be written: ")
-        assert bench.journal.recorder.position() is None
-        bench.publish("live", topic="/heard/y")
-        assert bench.outlet.values == ["live"]
-        assert isinstance(await bench.commit("t", query="q", batch=0), RejectedError)
-        found = await bench.read(start=offset - 1, wait_ms=1)
-        assert (found.next, found.head) == (offset, offset)
-    await eventually(lambda: not bench.journal.trouble)
-    assert await bench.confirmed("again") == offset
-    assert await bench.commit("t", query="q", batch=0) == Committed(offset + 1, 0, again=False)
-    seen = bench.seen()
-    assert seen.recorder.lost_messages_total == 2
-    assert seen.recorder.recorded_messages_total == offset + 1
-    await bench.journal.stop()
-    assert [record.offset for record in everything(bench.path)] == list(range(offset + 1))
 
 
 async def test_a_journal_that_cannot_be_opened(path: Path) -> None:

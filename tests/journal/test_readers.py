@@ -168,13 +168,6 @@ def json_answer(found: Fetched, **wanted: Any) -> dict[str, Any]:
     return answer
 
 
-def test_a_fetch_is_an_order() -> None:
-    fetch = Fetch(7, 5, None, 9, ("/a",), 100, 3)
-    assert decode_order(encode_fetch(fetch)[8:]) == Order(7, 5, None, 9, ("/a",), 100, 3, form="frame")
-    order = Order(7, 0, 8, None, ("/a", "/b"), form="json")
-    assert decode_order(encode_fetch(order)[8:]) == order
-
-
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x80", msgspec.msgpack.encode({"request": 1, "form": "xml"})])
 def test_no_order(body: bytes) -> None:
     with pytest.raises(RejectedError) as caught:
@@ -188,30 +181,6 @@ def test_frame() -> None:
     assert read == (7, 10, 13, 3, 1000, found.blocks, b"", 0)
     told = decode_records(b"".join(body_parts(Order(7, journal=b"0123456789abcdef", epoch=9), found)))
     assert told == read._replace(journal=b"0123456789abcdef", epoch=9)
-
-
-def test_msgpack() -> None:
-    found = fetched([value(1), value(2)], [value(3)])
-    (payload,) = body_parts(Order(7, form="msgpack"), found)
-    places = {"type": "records", "request": 7, "start": 10, "next": 13, "first": 3, "head": 1000, "epoch": 0}
-    assert msgspec.msgpack.decode(payload) == places | {"blocks": found.blocks}
-
-
-def test_json() -> None:
-    assert json_answer(fetched([value({"x": [1, None]}), value("ü", "/ü")], [value(b"\0")])) == {
-        "type": "records",
-        "request": 7,
-        "start": 10,
-        "next": 13,
-        "first": 3,
-        "head": 1000,
-        "epoch": 0,
-        "records": [
-            {"offset": 10, "time_ms": 1_700_000_000_123.466, "topic": "/a", "value": {"x": [1, None]}},
-            {"offset": 11, "time_ms": 1_700_000_000_123.466, "topic": "/ü", "value": "ü"},
-            {"offset": 12, "time_ms": 1_700_000_000_123.468, "topic": "/a", "value": "AA=="},
-        ],
-    }
 
 
 @pytest.mark.parametrize("form", ["frame", "msgpack"])

@@ -409,17 +409,6 @@ async def test_a_turn_is_short(bench: Bench) -> None:
     assert len(bench.outlet.values) == 15
 
 
-async def test_orders_are_carried_out_in_order(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging_module, "_TURN_COST", 1)
-    for number in range(3):
-        bench.stage(f"t{number}", 0, frames(number, 10 + number))
-        bench.commit(f"t{number}", 0)
-    bench.turns_pass()
-    assert bench.outlet.values == [0, 10, 1, 11, 2, 12]
-    entries = await bench.write()
-    assert [entry.opens for entry in entries if entry.opens] == [1, -1] * 3
-
-
 async def test_finishing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging_module, "_TURN_COST", 1)
     for part in range(4):
@@ -473,19 +462,6 @@ async def guarded(bench: Bench) -> Bench:
     bench.turn.core.authority.adopt(policy)
     bench.writer.rights = policy.rights("alice")
     return bench
-
-
-@pytest.mark.parametrize("topics", [("/x",), ("/a/b", "/x"), ("/a", "/a/secret/b", "/a"), ("/ab",)])
-async def test_what_is_not_granted_is_not_staged(guarded: Bench, topics: tuple[str, ...]) -> None:
-    guarded.stage("t", 0, topics_of("/a/1"))
-    guarded.stage("t", 1, topics_of(*topics))
-    guarded.commit("t", 0)
-    guarded.turns_pass()
-    await guarded.write()
-    guarded.turns_pass()
-    assert [code for code, _ in guarded.refusals()] == [CloseCode.NOT_ALLOWED]
-    assert "not granted to user 'alice'" in guarded.refusals()[0][1]
-    assert guarded.outlet.values == ["/a/1"]
 
 
 async def test_what_was_staged_under_other_rights_is_checked_again(guarded: Bench) -> None:

@@ -32,7 +32,6 @@ from tests.journal.files import (
     flip,
     frames,
     hurt_block,
-    hurt_head,
     lose_power,
     opened,
     segments,
@@ -51,17 +50,6 @@ _READ = Path("/proc/self/io")  # what this process has read so far, mapped memor
 
 def _read_bytes() -> int:
     return int(_READ.read_text().split()[1])
-
-
-def test_goes_on_where_it_was(path: Path) -> None:
-    journal = opened(path)
-    fill(journal, 10, 3)
-    before, size = (journal.id, journal.first, journal.next), journal.size_bytes
-    for _ in range(2):
-        journal.close()
-        journal = opened(path)
-        assert (journal.id, journal.first, journal.next) == before
-        assert journal.size_bytes == segments(path)[0].stat().st_size >= size
 
 
 def test_epochs_begin_with_each_life_and_stay(path: Path) -> None:
@@ -184,20 +172,6 @@ def test_damage_in_the_newest_segment(path: Path) -> None:
     view = View(str(path))
     assert [row.first for row in view.rows()] == [0, 16, 32, 48]
     view.close()
-
-
-@pytest.mark.usefixtures("small")
-def test_damage_of_what_may_not_have_been_written(path: Path) -> None:
-    """Behind what was known to be on the disk it is cut off: so all up to some point is there."""
-    journal = opened(path)
-    fill(journal, 16, 16, 16)
-    copy = crashed(path, path.with_name("copy"))
-    journal.close()
-    hurt_head(copy, 20)
-    journal = opened(copy)
-    assert journal.next == 16
-    fill(journal, 3)
-    assert [record.offset for record in everything(copy)] == list(range(19))
 
 
 @pytest.mark.parametrize("place", [0, 20, 40, 129, "mark"])

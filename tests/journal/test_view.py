@@ -11,7 +11,7 @@ from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError
 from peers.journal import segment as segment_module
 from peers.journal import view as view_module
 from peers.journal.store import Retention
-from peers.journal.view import LARGE_FACTOR, Extent, View
+from peers.journal.view import Extent, View
 from tests.journal.files import (
     AT_US,
     block_rows,
@@ -154,27 +154,6 @@ def test_blocks(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
         view.block(row)
 
 
-def test_a_large_block_is_cut(tmp_path: Path) -> None:
-    """An answer is not much more than was asked for, and all of them together are everything, or all that is wanted."""
-    journal = opened(tmp_path / "large")
-    fill(journal, 3, padding=3)
-    fill(journal, 16, padding=100)
-    view = View(str(tmp_path / "large"))
-    for prefix, wanted in (("", list(range(19))), ("/t/1", list(range(1, 19, 3)))):
-        for limit in (1, 100, 300, 1000):
-            found: list[int] = []
-            start = 0
-            while start < journal.next:
-                piece = view.fetch(start, None, (prefix,), limit)
-                found += offsets(piece.blocks)
-                size = sum(map(len, piece.blocks))
-                assert size <= (LARGE_FACTOR + 1) * max(limit, 100) or len(records(piece.blocks)) == 1
-                assert piece.next > start
-                start = piece.next
-            assert found == wanted
-    view.close()
-
-
 def test_a_large_record_comes_alone(tmp_path: Path) -> None:
     journal = opened(tmp_path / "large")
     journal.add([(AT_US, numbered(range(5)) + frames("/t/large", b"x" * 10_000) + numbered(range(6, 9)))])
@@ -273,21 +252,4 @@ def test_a_damaged_header(synced: Path, place: int) -> None:
     view = View(str(synced))
     assert view.id == (b"" if len(files) == 1 else known)
     assert offsets(view.fetch(0, None, ALL, LOTS).blocks) == list(range(71))
-    view.close()
-
-
-def test_a_segment_that_is_missing(tmp_path: Path) -> None:
-    path = tmp_path / "journal"
-    journal = opened(path, segment_bytes=1)
-    fill(journal, 16, 16, 16)
-    journal.close()
-    segments(path)[1].unlink()
-    view = View(str(path))
-    assert view.extent == Extent(0, 48)
-    assert offsets(view.fetch(0, None, ALL, LOTS).blocks) == list(range(16))
-    with pytest.raises(JournalCorruptError, match="offset 16 is missing"):
-        view.fetch(16, None, ALL, LOTS)
-    damage = view.damage_at(20)
-    assert damage == (20, 32, "no block has them")
-    assert offsets(view.fetch(32, None, ALL, LOTS).blocks) == list(range(32, 48))
     view.close()

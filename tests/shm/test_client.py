@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hub.errors import BlockGoneError, BusyError, GoneError, UsageError
+from hub.errors import BusyError, UsageError
 from peers.client import Client, InvalidValueError, ServiceRequest, connect
 from peers.shm.views import View
 from tests.client.scripted import quick_backoff
@@ -49,17 +49,6 @@ async def test_a_hub_that_does_not_share(start_hub: StartHub) -> None:
         block.memory[:] = LARGE
         client.publish_nowait("/a", block)
         assert [(await anext(messages)).value for _ in range(2)] == [LARGE, LARGE]
-
-
-async def test_many_messages_are_more_than_may_be_in_flight(hub: SharingHub) -> None:
-    async with connect(url_of(hub)) as client, client.subscribe("/a") as messages:
-        for number in range(100):
-            await client.publish("/a", [number, LARGE])
-            if number % 20 == 19:
-                await client.drain()
-        for number in range(100):
-            assert (await anext(messages)).value == [number, LARGE]
-        assert client.dropped_messages == 0
 
 
 async def test_views_are_not_copied(hub: SharingHub) -> None:
@@ -106,44 +95,6 @@ async def confirmed(hub: SharingHub, client: Client) -> None:
     client.allocate_nowait(1)
     await eventually(lambda: client._exchange.blocks._conversation._ring_number > 0)  # type: ignore[union-attr]
     assert hub.server.shared.segments > 0
-
-
-async def test_a_block_is_free_when_its_readers_have_let_go(hub: SharingHub) -> None:
-    async with (
-        connect(url_of(hub), ring_bytes=4 * MIB + 4096, lease_s=3600.0) as publisher,
-        connect(url_of(hub), views=True) as viewer,
-        viewer.subscribe("/a") as views,
-    ):
-        await confirmed(hub, publisher)
-        for number in range(50):
-            block = await publisher.allocate(MIB)
-            block.memory[:4] = number.to_bytes(4, "big")
-            publisher.publish_nowait("/a", block)
-            with (await anext(views)).view() as memory:
-                assert int.from_bytes(memory[:4], "big") == number
-
-
-async def test_a_reader_that_holds_on_is_told_that_the_block_is_gone(hub: SharingHub) -> None:
-    """At the end of the view that it has open, and at the beginning of the next; what it read is not torn unnoticed."""
-    async with (
-        connect(url_of(hub), ring_bytes=2 * MIB, lease_s=0.0) as publisher,
-        connect(url_of(hub), views=True) as viewer,
-        viewer.subscribe("/a") as views,
-    ):
-        await confirmed(hub, publisher)
-        block = await publisher.allocate(MIB)
-        publisher.publish_nowait("/a", block)
-        held = await anext(views)
-
-        async def overwrite() -> None:
-            again = await publisher.allocate(MIB)
-            again.memory[:] = b"x" * MIB
-
-        with pytest.raises(GoneError, match="taken back"), held.view() as memory:  # noqa: PT012 -- at its end
-            assert len(memory) == MIB
-            await overwrite()
-        with pytest.raises(BlockGoneError), held.view():
-            pass
 
 
 async def test_without_room_there_is_no_block(hub: SharingHub) -> None:
@@ -335,16 +286,3 @@ async def test_a_client_that_is_killed(hub: SharingHub, end: signal.Signals) -> 
     assert hub.server.shared.descriptors.open == 0
     assert hub.server.shared.segments == 0
     assert shared_names() <= before
-
-
-@pytest.mark.slow
-async def test_a_reader_that_takes_nothing(hub: SharingHub) -> None:
-    publisher, reader = await hub.sharing(), await hub.sharing("/a")
-    for _ in range(100):
-        await publisher.publish_shared("/a", b"\xc6\x00\x03\x0d\x40" + bytes(200_000))
-        await publisher.ping()
-    assert 0 < hub.server.shared.descriptors.open <= hub.server.settings.shm.client_descriptors
-    reader.close()
-    await eventually(lambda: len(hub.server.core.handlers) == 1)
-    assert hub.server.shared.descriptors.open == 0
-    assert memfds() == 0

@@ -106,5 +106,5 @@ def test_what_cannot_be(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="question mark"):
         run(path="what?")
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog.sql", None)
-    with pytest.raises(UsageError, match=r"pip install '\.\[iceberg\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'topichub\[iceberg\]'"):
         run()

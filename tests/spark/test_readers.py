@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from hub.errors import CloseCode, ClosedError, ConnectionLostError, PeerError, RejectedError, UsageError
+from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, PeerError, RejectedError
 from peers.cli.spark import app
 from peers.client.blocking.faces import BlockingHistory
 from peers.spark.connector.connection import (
@@ -213,14 +213,6 @@ class TestPresence:
         assert slept == [AGAIN_S, AGAIN_S]
         assert len(told) == 1
 
-    @pytest.mark.parametrize("word", ["report", "route", "replay"])
-    def test_an_archive_that_is_not_there(self, word: str, tmp_path: Path) -> None:
-        subscriptions = tmp_path / "subscriptions.csv"
-        subscriptions.write_text("name,prefix\na,/a\n")
-        more = [str(subscriptions)] if word == "route" else []
-        with pytest.raises(UsageError, match="nothing: there is no such archive"):
-            app([word, str(tmp_path / "nothing"), *more], result_action="return_value")
-
 
 def batch_reader(hub: HubWithJournal, **options: str) -> BatchReader:
     reader = BatchReader(default_schema("raw"), read_source_options({"url": hub.url, **options}, streaming=False))
@@ -293,6 +285,24 @@ def test_a_batch(hub: HubWithJournal) -> None:
         assert share.journal == client.journal().id.hex()
     hub.fill_numbers(5)
     assert offsets(reader, *shares) == list(range(30))
+
+
+def test_bounds(hub: HubWithJournal) -> None:
+    hub.fill([("/a", 0)])
+    hub.fill([("/a", 1)])
+    with hub.client() as client:
+        _, second = [record.time_us // 1000 for record in client.read()]
+    reader = batch_reader(hub, startingTimestamp=str(second), endingTimestamp=str(second + 3_600_000))
+    assert offsets(reader, *reader.partitions())[-1:] == [1]
+    assert batch_reader(hub, endingTimestamp="0").partitions() == []
+    for options, said in (
+        ({"startingOffsets": "99"}, "99 is behind the end of the journal, which is 2"),
+        ({"startingOffsets": "2", "endingOffsets": "1"}, "startingOffsets 2 are behind endingOffsets 1"),
+    ):
+        with pytest.raises(HubError, match=said):
+            batch_reader(hub, **options).partitions()
+    with pytest.raises(HubError, match="has fields: name them"):
+        DefaultSource({"url": hub.url, "decode": "schema", "topics": "/nobody"}).schema()
 
 
 class TestStream:

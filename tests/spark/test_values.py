@@ -276,6 +276,7 @@ class TestRecordBatches:
         assert told == "NULL, of 4 messages: 1 messages cannot be decoded"
         rows, told = rows_of(block, "number INT, value BINARY", "schema")
         assert [row["number"] for row in rows] == [None] * 4
+        assert [row["value"] for row in rows_of(block, decode="json")[0]] == ["42", None, None, None]
         assert told == "NULL, of 4 messages: 3 messages cannot be decoded"
 
     def test_extensions_within_messages(self) -> None:

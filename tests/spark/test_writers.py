@@ -219,3 +219,5 @@ class TestStream:
         made.commit([made.write(rows())], 0)
         with pytest.raises(OptionError, match="txnAppId and txnVersion are for batches"):
             writer(StreamWriter, hub, txnAppId="a", txnVersion="1")
+        with pytest.raises(HubError, match="messages cannot be overwritten"):
+            StreamWriter.of(SCHEMA, {"url": hub.url}, overwrite=True)

@@ -109,20 +109,6 @@ async def test_what_was_kept_is_there_again(start: Callable[..., Kept]) -> None:
     assert start().entries() == {KEYS[0]: (pack("two"), 6, None, None)}
 
 
-async def test_a_hub_that_was_killed(start: Callable[..., Kept], tmp_path: Path) -> None:
-    first = start()
-    first.apply(put(KEYS[0], "one"))
-    await eventually(lambda: first.told == [None])
-    copied = tmp_path / "killed.db"
-    for suffix in ("", "-wal"):
-        source = tmp_path / f"s.db{suffix}"
-        copied.with_name(copied.name + suffix).write_bytes(source.read_bytes())
-    after = Kept(copied, epoch_us=1)
-    assert after.entries() == first.entries()
-    assert after.store.epoch > first.store.epoch
-    await after.keeper.close()
-
-
 async def test_what_comes_at_once_is_one_transaction(start: Callable[..., Kept]) -> None:
     kept = start()
     order: list[int] = []

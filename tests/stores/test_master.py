@@ -39,7 +39,6 @@ from tests.hubs.fixtures import StartHub, kept_hubs
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import KnownTokens
 from tests.hubs.raw_client import publication
-from tests.hubs.raw_http import http
 from tests.stores.packed import master_of, pack
 
 READ, WRITE, CHANGES = "$store/s/read", "$store/s/write", "$store/s/changes/"
@@ -262,7 +261,6 @@ async def open_hub(uncaught: None) -> AsyncIterator[ZeekHub]:  # noqa: ARG001 --
         hub = ZeekHub(Settings(stores=StoresSettings(open=("s=:memory:",))), "hub", HIGH)
         hubs.append(hub)
         await hub.listen()
-        await hub.listen("ws://127.0.0.1:0")
         await hub.listen_for_zeeks(PLAIN)
         yield hub
 
@@ -280,23 +278,6 @@ async def over_tcp(hub: ZeekHub) -> None:
     for topic in elsewhere:
         await client.publish(topic, 1)
     assert [topic for topic, _ in await reader.values(6)] == ["/beside/a", "/beside/b", *elsewhere]
-
-
-async def over_a_websocket(hub: ZeekHub) -> None:
-    client = await hub.raw_websocket(hub.endpoints[1])
-    await client.shake_hands("hub.v1.msgpack")
-    assert (await client.message())["type"] == "welcome"
-    await client.say("publish", topic=CHANGES, value=DECEPTION, request=7)
-    error = await client.message()
-    assert (error["type"], error["code"], error["request"]) == ("error", CloseCode.NOT_ALLOWED, 7)
-    assert REFUSAL in error["text"]
-
-
-async def over_http(hub: ZeekHub) -> None:
-    client = await http(hub, hub.endpoints[1])
-    answer = await client.publish(f"?topic={CHANGES}", [1, []])
-    assert answer.status == 403
-    assert REFUSAL in answer.value["error"]["text"]
 
 
 async def by_a_zeek(hub: ZeekHub) -> None:
@@ -333,7 +314,7 @@ async def by_another_hub(hub: ZeekHub) -> None:
             assert (topic, change[3]) == (CHANGES, pack("of this one"))
 
 
-@pytest.mark.parametrize("door", [over_tcp, over_a_websocket, over_http, by_a_zeek, by_another_hub])
+@pytest.mark.parametrize("door", [over_tcp, by_a_zeek, by_another_hub])
 async def test_nobody_tells_what_a_store_does(open_hub: ZeekHub, door: Callable[[ZeekHub], Awaitable[None]]) -> None:
     async with connect(open_hub.url) as client, client.store("s").watch() as changes:
         await door(open_hub)

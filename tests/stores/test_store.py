@@ -194,7 +194,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_STEPS)
 def test_a_store_is_a_dictionary_of_typed_values(steps: list[Any]) -> None:
     stored, model = store(StoreLimits(entries=4)), _Model(4)
@@ -449,7 +449,7 @@ class _Reader:
         self._replica.forgotten()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_a_replica_equals_its_master_once_quiet(seed: int) -> None:  # noqa: C901 -- it is one story
     chance = random.Random(seed)  # noqa: S311 -- to be repeated, not to be secret

@@ -186,13 +186,6 @@ def test_sets_and_tables_are_written_sorted() -> None:
     assert list(map(repr, table)) == list(map(repr, members))
 
 
-def test_decoding_keeps_the_order() -> None:
-    body = bytes.fromhex("0c02020000000000000009020000000000000001")
-    value = decode(body)
-    assert isinstance(value, Set)
-    assert list(value) == [9, 1]
-
-
 def test_host_bits_are_cleared() -> None:
     body = b"\x07" + IPv6Address("::ffff:192.168.1.77").packed + bytes((96 + 16,))
     assert str(decode(body)) == "192.168.0.0/16"

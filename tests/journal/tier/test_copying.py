@@ -7,8 +7,6 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -17,15 +15,12 @@ from structlog.testing import capture_logs
 
 from hub.errors import JournalUnavailableError
 from hub.settings.settings import JournalSettings, Limits
-from peers.client import connect
 from peers.journal.journal import Journal
 from peers.journal.tier import tiering as module
 from peers.journal.tier.copier import Copier, copy
 from peers.journal.tier.tiering import Order, Progress, Tiering, Told
-from tests.client.recording import RecordingHub
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
-from tests.journal.files import segments
 from tests.journal.tier.made import journal
 
 
@@ -173,72 +168,6 @@ async def test_a_process_that_dies_is_replaced(bench: Bench, monkeypatch: pytest
         os.kill(pid, 0)
     bench.tick(3600.0)
     assert bench.tiering._copier is None
-
-
-KIB = 1024
-
-
-@asynccontextmanager
-async def ticking(path: Path, tier: str, **journal: object) -> AsyncIterator[RecordingHub]:
-    hub = RecordingHub(path, tier=tier, keep_bytes=64 * KIB, compression="none", **journal)
-    await hub.start("tcp://127.0.0.1:0")
-
-    async def tick() -> None:
-        while True:
-            assert hub.journal is not None
-            hub.journal.tick()
-            await asyncio.sleep(0.05)
-
-    ticks = asyncio.ensure_future(tick())
-    try:
-        yield hub
-    finally:
-        ticks.cancel()
-        await asyncio.wait([ticks])
-        await hub.stop()
-
-
-def copied_of(hub: RecordingHub) -> int:
-    assert hub.journal is not None
-    statistics = hub.journal.statistics()
-    assert statistics is not None
-    assert statistics.tier is not None
-    return statistics.tier.progress.next
-
-
-async def publish(hub: RecordingHub, first: int, count: int) -> None:
-    async with connect(hub.url) as client:
-        for number in range(first, first + count):
-            send = client.publish if number % 8 else client.publish_confirmed
-            await send(f"/n/{number % 4}", [number, "." * 2 * KIB])
-        await client.publish_confirmed("/n/end", first + count)
-
-
-async def test_clients_read_what_is_not_here_any_more(tmp_path: Path) -> None:
-    path, tier = tmp_path / "journal", tmp_path / "tier"
-    tier.mkdir()
-    async with ticking(path, str(tier)) as hub:
-        began = datetime.now(UTC)
-        await publish(hub, 0, 300)
-        await eventually(lambda: copied_of(hub) > 200)
-        await publish(hub, 301, 10)  # a commit deletes what was copied
-        assert int(segments(path)[0].stem) > 100
-        async with connect(hub.url) as client:
-            assert (await client.journal()).first == 0
-            records = [record async for record in client.read("/n/", start=0)]
-            assert [record.offset for record in records] == list(range(312))
-            assert [record.value[0] for record in records[:300]] == list(range(300))
-            some = [record.offset async for record in client.read("/n/2", start=3, end=100)]
-            assert some == list(range(6, 100, 4))
-            assert (await anext(aiter(client.read("/n/", start_time=began)))).offset == 0
-            async with client.subscribe("/n/", from_offset=0) as messages:
-                await client.publish("/n/live", "now")
-                seen = 0
-                async for message in messages:
-                    if message.topic == "/n/live":
-                        break
-                    seen += 1
-                assert seen == 312
 
 
 @pytest.mark.parametrize("tier", ["gs://bucket/x", "s3://key:secret@bucket"])

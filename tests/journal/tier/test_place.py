@@ -131,5 +131,5 @@ def test_addresses_that_are_none(address: str, text: str) -> None:
 def test_what_a_tier_needs_is_missing(monkeypatch: pytest.MonkeyPatch, module: str, package: str) -> None:
     check_installed()
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UsageError, match=rf"a tier needs {package}, .* pip install '\.\[tier\]'"):
+    with pytest.raises(UsageError, match=rf"a tier needs {package}, .* pip install 'topichub\[tier\]'"):
         check_installed()

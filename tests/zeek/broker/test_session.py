@@ -10,10 +10,9 @@ from hub.errors import ProtocolError
 from hub.messages.stretch import Run
 from hub.prefixes.multimap import PrefixMultimap
 from hub.routing.routes import Routes
-from peers.values.binary import length_bytes, read_length
+from peers.values.binary import length_bytes
 from peers.zeek.broker import messages
 from peers.zeek.broker.messages import (
-    FILTER_LIMIT_PREFIXES,
     LENGTH,
     NIL_ID,
     BrokerCode,
@@ -482,15 +481,6 @@ def test_any_bytes_are_a_message_or_an_error_of_broker(raw: bytes, tag: Tag | No
 PREFIXES = st.lists(st.text("/ab", max_size=5), max_size=8)
 
 
-@pytest.mark.parametrize(
-    ("number", "raw"),
-    [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (16384, "808001"), (2**32 - 1, "ffffffff0f")],
-)
-def test_varbytes(number: int, raw: str) -> None:
-    assert length_bytes(number).hex() == raw
-    assert read_length(b"x" + bytes.fromhex(raw) + b"x", 1) == (number, 1 + len(raw) // 2)
-
-
 @pytest.mark.parametrize("raw", ["", "80", "ff" * 10, "80" * 10 + "01", "01", "0205"])
 def test_a_filter_that_is_not_complete(raw: str) -> None:
     with pytest.raises(ValueError, match=r"not complete|takes more than 10 bytes|bytes, 0 are left"):
@@ -527,14 +517,6 @@ def test_any_bytes_are_a_filter_or_not(raw: bytes) -> None:
 def test_prefixes_that_the_hub_refuses_are_left_out(prefix: bytes) -> None:
     raw = b"\x03\x02/a" + length_bytes(len(prefix)) + prefix + b"\x02/b"
     assert decode_filter(raw, 0, 10)[0] == ("/a", "/b")
-
-
-def test_a_filter_of_the_limit_is_read() -> None:
-    prefixes = tuple(f"/topic/{number:06}" for number in range(FILTER_LIMIT_PREFIXES))
-    raw = encode_filter(prefixes)
-    assert decode_filter(raw, 0, FILTER_LIMIT_PREFIXES) == (prefixes, len(raw))
-    with pytest.raises(ValueError, match="filter of 100001 prefixes, the limit is 100000"):
-        decode_filter(encode_filter((*prefixes, "x")), 0, FILTER_LIMIT_PREFIXES)
 
 
 def test_the_empty_filter_and_the_filter_of_everything() -> None:

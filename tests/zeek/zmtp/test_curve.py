@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode
-from hub.messages.stretch import Stretch
 
 pytest.importorskip("nacl", reason="part of the extra `test`")
 from nacl.bindings import crypto_box_afternm
@@ -26,11 +25,9 @@ from peers.zeek.zmtp.curve import (
     SealedIncoming,
     Traffic,
 )
-from peers.zeek.zmtp.events import EventSession
-from peers.zeek.zmtp.frames import Command, Message, encode_command, encode_frame, encode_message
+from peers.zeek.zmtp.frames import Command, encode_command, encode_frame, encode_message
 from peers.zeek.zmtp.session import (
     HANDSHAKE_LIMIT_BYTES,
-    NULL,
     Ended,
     Fault,
     Greeting,
@@ -38,13 +35,8 @@ from peers.zeek.zmtp.session import (
     Ready,
     Session,
     SocketType,
-    Subscribed,
-    Unsubscribed,
-    encode_subscription,
 )
 from peers.zeek.zmtp.z85 import decode_key, encode_key
-from tests.zeek.zmtp.recordings import TO_BROKER, wire
-from tests.zeek.zmtp.test_events import Table
 
 SERVER = KeyPair.new()
 CLIENT = KeyPair.new()
@@ -108,21 +100,6 @@ def test_a_pair_shows_no_secret() -> None:
     assert KeyPair.of_secret(SERVER.secret) == SERVER
     assert SERVER.secret.hex() not in repr(SERVER)
     assert repr(SERVER.secret) not in repr(SERVER)
-
-
-def test_both_sides_are_ready_and_talk_both_ways() -> None:
-    server, client = opened(SocketType.XPUB, SocketType.XSUB)
-    assert (server.far_key, client.far_key) == (CLIENT.public, b"")
-    client.send(encode_subscription(b"a", is_wanted=True) + encode_subscription(b"a", is_wanted=False))
-    client.send(encode_command(Command(b"PING", b"\0\0context")))
-    server.feed(client.take_outgoing())
-    assert events(server) == [Subscribed(b"a"), Unsubscribed(b"a")]
-    message = encode_message([b"a", b"", b"x" * 300, b"y" * 70_000])
-    client.feed(server.take_outgoing() + server.seal(message))
-    (found,) = events(client)
-    assert found.frames == message
-    client.feed(server.seal(encode_command(Command(b"PONG", b""))))
-    assert events(client) == []
 
 
 def test_nothing_of_it_can_be_read_on_the_way() -> None:
@@ -235,23 +212,6 @@ def test_a_large_box_is_let_go_of_once_it_was_opened() -> None:
         assert tracemalloc.get_traced_memory()[0] < size_bytes / 2
     finally:
         tracemalloc.stop()
-
-
-def test_recorded_events_come_as_the_same_runs() -> None:
-    recorded = b"".join(wire("z01-null-wire.jsonl")["worker-1 XPUB to broker XSUB#1", TO_BROKER])
-    plain = Session(SocketType.XSUB, LIMIT)
-    plain.feed(recorded)
-    stream = b"".join(event.frames for event in events(plain) if isinstance(event, Message))
-    runs: dict[str, bytes] = {}
-    for name, mechanism in (("null", NULL), ("curve", CurveServer(SERVER, lambda _: True))):
-        session: EventSession[bytes] = EventSession(LIMIT, Table(), lambda *_: None, mechanism=mechanism)
-        client = Session(SocketType.XPUB, LIMIT) if mechanism is NULL else dialled(SocketType.XPUB)
-        shake_hands(session, client)
-        session.feed(client.seal(stream * 50))
-        batches = [event.whole() if isinstance(event, Stretch) else event for event in events(session)]
-        runs[name] = b"".join(bytes(batch.frames) for batch in batches)
-    assert runs["null"]
-    assert runs["null"] == runs["curve"]
 
 
 # What does not fit.

@@ -13,11 +13,10 @@ from hub.labels.envelope import Envelope
 from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.messages.stretch import Run, Stretch
-from peers.transport.endpoints import Endpoint, InvalidEndpointError
 from peers.values import CONVERTED_LIMIT_BYTES, Count, encode, to_msgpack
 from peers.values.event import Event
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.zmtp.events import SERIALIZERS, EventHead, EventSession, EventWriter, Keep, NoEvent, is_of_node, to_json
+from peers.zeek.zmtp.events import EventHead, EventSession, EventWriter, Keep, NoEvent, is_of_node, to_json
 from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_message
 from peers.zeek.zmtp.session import Ended, Greeting, Ready, encode_properties
 
@@ -208,12 +207,3 @@ def test_the_first_event_teaches_the_serializer() -> None:
         session.feed(encode_message(parts))
         drain(session)
     assert learnt == [b"broker-json-v1"]
-
-
-def test_serializers_that_a_url_may_name() -> None:
-    for serializer in SERIALIZERS:
-        endpoint = Endpoint.parse(f"zeek+zmq://h:1?serializer={serializer.decode()}")
-        assert endpoint.serializer.encode() == serializer
-        assert Endpoint.parse(str(endpoint)) == endpoint
-    with pytest.raises(InvalidEndpointError, match="expected broker-bin-v1 or broker-json-v1"):
-        Endpoint.parse("zeek+zmq://h:1?serializer=json")

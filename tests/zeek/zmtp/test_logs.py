@@ -74,13 +74,6 @@ def decoded(data: bytes, hook: Any = ext_hook) -> list[Any]:
     return [msgpack.unpackb(record, ext_hook=hook) for record in taken(data)]
 
 
-def test_the_recording() -> None:
-    expected = [json.loads(line) for line in (FOLDER / "z03-log-batches.expected.ndjson").read_text().splitlines()]
-    found = [record for data in recorded() for record in decoded(data, untyped_extension)]
-    assert found == expected
-    assert LogBatch(recorded()[0]).path == "conn"
-
-
 def test_logs_of_a_real_cluster() -> None:
     """Each record of each writer is what Zeek's own JSON writer has written at its logger.
 

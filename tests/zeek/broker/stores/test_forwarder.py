@@ -49,7 +49,7 @@ class Cluster:
         )
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_all_is_equal_in_the_end(seed: int) -> None:
     cluster = Cluster(seed)
     cluster.hub.network.faults = BAD
@@ -304,7 +304,7 @@ def disturb(simulation: Simulation, seed: int, ticks: int) -> int:
     return wishes
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(1))
 def test_a_cut_of_more_than_50_s(seed: int) -> None:
     simulation = Simulation(seed)
     simulation.tick(10)
@@ -347,7 +347,7 @@ def test_a_clone_that_lags_too_far_behind() -> None:
     assert len(simulation.clones[0].lost) == 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 def test_put_unique_by_two_at_once(seed: int) -> None:
     simulation = Simulation(seed)
     simulation.tick(10)

@@ -144,7 +144,7 @@ def any_command(chance: random.Random) -> Command:
     ])  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_answers_are_true(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 -- to be repeatable
     simulation = HubSimulation(seed, clones=1)
@@ -214,17 +214,6 @@ def test_a_user_who_has_as_much_as_he_may(charged: Followed) -> None:
     assert isinstance(charged.answer(asked("put", "e", 1), "ada"), Change)
 
 
-def test_what_does_not_fit_any_more_is_held_nevertheless() -> None:
-    followed = follow(StoreLimits(user_bytes=USER_BYTES))
-    followed.answer(asked("put", "t", "x"), "ada")
-    followed.simulation.served.put("other", 1)
-    first = followed.ask(*(asked("append", "t", "y" * 200) for _ in range(8)), user="ada")
-    followed.simulation.tick(20)
-    assert {number - first for number, each in followed.answers.items() if isinstance(each, Change)} >= {0, 1}
-    assert followed.content() == followed.simulation.served.store.content
-    assert followed.copy.store.charged("ada")[1] <= USER_BYTES
-
-
 def test_what_is_refused_or_lost_is_charged_no_more(charged: Followed) -> None:
     charged.answer(asked("put", "a", "text"), "ada")
     charged.answer(asked("increment", "a", Count(1)), "ada")
@@ -244,7 +233,7 @@ def test_what_is_refused_or_lost_is_charged_no_more(charged: Followed) -> None:
     assert len(busy.clone._charges) == 1
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_charges_are_as_the_entries_say(seed: int) -> None:
     followed = follow(StoreLimits(user_entries=4, user_bytes=USER_BYTES))
     chance = random.Random(seed)  # noqa: S311 -- to be repeatable
