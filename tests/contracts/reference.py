@@ -112,6 +112,7 @@ def settings() -> Iterator[str]:
 # Commands.
 
 
+SETTINGS = frozenset(map(flag, KEYS))
 CONNECTION = ("--url", "--context", "--name", "--token-file", "--ca", "--certificate", "--key")
 
 
@@ -126,10 +127,12 @@ def commands_of(command: App, name: str) -> Iterator[str]:
     inner = [each for each in command if not each.startswith("-")]
     if name != "hub":
         yield f"\n## {name}\n\n{first_paragraph(str(command.help or ''))}\n"
-    if name in {"hub run", "hub check-config"}:
-        yield "\nEach [setting](settings.md) is a flag.\n"
-    elif not inner:
+    if not inner:
         found = list(parameters(command))
+        settings = [row for row in found if row[0] in SETTINGS]
+        if len(settings) == len(KEYS):
+            yield "\nEach [setting](settings.md) is a flag.\n"
+            found = [row for row in found if row not in settings]
         if {first for first, *_ in found}.issuperset(CONNECTION):
             yield "\nTakes [connection flags](#connection-flags).\n"
             found = [row for row in found if row[0] not in CONNECTION]

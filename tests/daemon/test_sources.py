@@ -213,14 +213,18 @@ def test_queue_of_a_listener() -> None:
     assert loaded.listen[0].queue.overflow is Overflow.DISCONNECT
 
 
-def example() -> str:
-    found = re.search(r"```toml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    assert found
-    return found[1]
+EVERY_KEY = (Path(__file__).parent / "every_key.toml").read_text()
+
+
+def test_every_key_from_a_file(folder: Path) -> None:
+    write(folder / "hub.toml", EVERY_KEY)
+    loaded = load({}, {})
+    assert set(loaded.origins.values()) == {"hub.toml"}
+    assert loaded.settings.queue.messages == tomllib.loads(EVERY_KEY)["queue"]["messages"]
 
 
 def test_documented_example(folder: Path) -> None:
-    write(folder / "hub.toml", example())
+    (example,) = re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    write(folder / "hub.toml", example)
     loaded = load({}, {})
-    assert set(loaded.origins.values()) == {"hub.toml"}
-    assert loaded.settings.queue.messages == tomllib.loads(example())["queue"]["messages"]
+    assert loaded.settings.queue.messages == tomllib.loads(example)["queue"]["messages"]

@@ -305,7 +305,7 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "quotas.md").read_text()
 
 
 def test_every_resource_is_in_the_table() -> None:
-    section = DOCUMENT.partition("## What is charged")[2].partition("\n## ")[0]
+    section = DOCUMENT.partition("## Resources")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [resource.value for resource in Resource]
 
 
