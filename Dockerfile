@@ -1,28 +1,34 @@
-# Two stages: wheels are built in the first, the second has neither compiler nor pip's cache.
+# Two stages: release/install.sh builds in the first, the second has neither compiler nor pip.
 # The newest Python that the tests run on; see .ci/run.
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
 RUN apt-get update \
- && apt-get install -y --no-install-recommends gcc libc6-dev
+ && apt-get install -y --no-install-recommends binutils gcc libc6-dev
 WORKDIR /source
 COPY pyproject.toml setup.py MANIFEST.in README.md LICENSE ./
+COPY release release
 COPY hub hub
 COPY peers peers
 COPY pyspark_hub pyspark_hub
-# An image whose hot loops are not compiled would be slow without anybody noticing: the build fails instead.
-ENV TOPICHUB_TWINS=required
-RUN python -m venv /opt/topichub \
- && /opt/topichub/bin/pip install --no-cache-dir '.[server,fast]'
+RUN release/install.sh /opt/topichub
 
 FROM ${BASE}
-# Non-root, with a number, so that orchestrators can check it without reading /etc/passwd.
-# /data is its home and where the hub runs: hub.toml is read from there, a journal with a relative path is written there,
-# and the admin's token is made there. So one volume holds all that must outlive a container.
-RUN useradd --system --uid 10001 --home-dir /data --create-home --shell /usr/sbin/nologin topichub
+ARG VERSION=1.0.0rc1
+LABEL org.opencontainers.image.title="topichub" \
+      org.opencontainers.image.description="A topic-prefix publish/subscribe hub" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.licenses="MIT"
+# A numeric id, so that orchestrators can check that it is not root without reading /etc/passwd. /data is the home and the
+# working directory: hub.toml is read from there, a journal with a relative path is written there, and the admin's token
+# is made there. So one volume holds all that must outlive a container.
+RUN rm -rf /usr/local/bin/pip* /usr/local/lib/python3*/site-packages/pip* /usr/local/lib/python3*/ensurepip \
+ && useradd --system --uid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin topichub \
+ && install -d -o 10001 -g topichub -m 0750 /data
 COPY --from=build /opt/topichub /opt/topichub
 ENV PATH=/opt/topichub/bin:$PATH \
     PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
     HUB_LISTEN=tcp://0.0.0.0:7400,ws://0.0.0.0:7401
 USER 10001
 WORKDIR /data
