@@ -187,7 +187,7 @@ def test_there_are_examples() -> None:
 
 
 def test_every_action_is_described() -> None:
-    keys = set(re.findall(r"`(\w+)`", POLICY_PAGE.partition("## What a role may do")[2].partition("Each is a list")[0]))
+    keys = set(re.findall(r"`(\w+)`", POLICY_PAGE.partition("## Permissions")[2].partition("Each is a list")[0]))
     assert {action.value for action in Action} - {"bring", "take"} <= keys
     assert "link = { bring, take }" in POLICY_PAGE
 

@@ -29,7 +29,6 @@ NOT_YET = (
     "docs/embedding.md",
     "docs/names-and-labels.md",
     "docs/performance.md",
-    "docs/policy.md",
     "docs/reference/",
     "docs/requests.md",
     "docs/security.md",
