@@ -27,8 +27,7 @@ from hub.handlers.waiting import WaitingMemory
 from hub.labels.rules import Rule, RuleIndex, characters
 from hub.labels.subscriptions import RuleSubscriptions
 from hub.limits import LINK_COST, CoreLimits, QueueLimits
-from hub.links.leaves import Leaves
-from hub.links.remote_hubs import RemoteHubs
+from hub.links import Leaves, RemoteHubs
 from hub.mesh.announcement import Announcement, Told
 from hub.mesh.mesh import Mesh
 from hub.messages.batch import Batch
@@ -36,7 +35,7 @@ from hub.messages.frame import Origin
 from hub.messages.stretch import Stretch
 from hub.names.names import Names, Register
 from hub.policy.grants import User
-from hub.prefixes.multimap import PrefixMultimap
+from hub.prefixes import PrefixMultimap
 from hub.quotas import Quotas, Resource, Share
 from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests

@@ -10,7 +10,7 @@
 Topics under `$store/` go only to handlers that ask for these: a prefix such as "" does not bring them
 (`hub.routing.routes`). Links are asked for the prefixes of clients and leaves; leaves, where the settings allow it, for
 those of clients, links and other hubs; never for topics under `$hub/`, nor leaves for those under `$store/`. Messages
-of a leaf that is left to another hub (`hub.links.leaves`) are dropped. Values in shared memory go as they are to
+of a leaf that is left to another hub (`hub.links`) are dropped. Values in shared memory go as they are to
 handlers that take them (`takes_shared`); memory with other messages in it, to those that may see all
 (`takes_blocks`).
 """

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from hub.errors import InvalidNameError
 from hub.names.claim import check_labels, check_name
-from hub.prefixes.multimap import PrefixMultimap
+from hub.prefixes import PrefixMultimap
 from hub.topics import check_prefix, printable
 
 

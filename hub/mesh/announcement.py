@@ -42,7 +42,7 @@ class Served(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A leaf is peered with a hub; other hubs may have it as well (`hub.links.leaves`)."""
+    """A leaf is peered with a hub; other hubs may have it as well (`hub.links`)."""
 
     endpoint: bytes  # Its id, 16 bytes
     since_us: int  # Since when the hub has it, µs since 1970 by its own clock; later than any claim that it knew of
@@ -58,7 +58,7 @@ def is_topic(interest: Interest) -> bool:
 
 
 class Interests(NamedTuple):
-    """How the interests of a hub have changed; a `hub.prefixes.filter.Change` is one of prefixes alone."""
+    """How the interests of a hub have changed; a `hub.prefixes.Change` is one of prefixes alone."""
 
     added: tuple[Interest, ...] = ()
     removed: tuple[Interest, ...] = ()

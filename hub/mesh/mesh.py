@@ -27,7 +27,7 @@ from hub.mesh.graph import Graph, GraphChange
 from hub.mesh.link_state import OUTBID_LIMIT, LinkState, OwnNews, Reach, contradicts
 from hub.mesh.upstream import FAR_EPOCH, Upstreams
 from hub.messages.frame import EPOCH_LIMIT, Origin
-from hub.prefixes.filter import Change
+from hub.prefixes import Change
 
 L = TypeVar("L")
 

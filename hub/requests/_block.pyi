@@ -1,3 +1,3 @@
-from hub.requests.pending import PureBlock
+from hub.requests.services import PureBlock
 
 Block = PureBlock

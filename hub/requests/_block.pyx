@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""The compiled twin of `PureBlock` in `hub.requests.pending`, which says what each field means.
+"""The compiled twin of `PureBlock` in `hub.requests.services`, which says what each field means.
 
 Both have the same contracts and pass the same tests. This one is built where a C compiler is there, and
-`hub.requests.pending` chooses it at import. Its numbers are no objects, so a block takes 80 bytes instead of 190.
+`hub.requests.services` chooses it at import. Its numbers are no objects, so a block takes 80 bytes instead of 190.
 
 The garbage collector does not know blocks (`no_gc`), nor the dictionaries that hold nothing else: so it need not look
 through a million of them. It cannot free cycles of them, either. That does no harm, as a block that is settled stands

@@ -26,13 +26,13 @@ from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance
 from hub.handlers.remote_hub import RemoteHub
 from hub.limits import RequestLimits
-from hub.messages.frame import FLAG_SHARED
+from hub.messages.batch import value_ends
+from hub.messages.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Frame
 from hub.messages.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
 from hub.names.claim import Owner
 from hub.policy.policy import not_granted
 from hub.requests.hub_services import HubServices, Questions, find_question, is_directed
-from hub.requests.pending import AnswerRuns, Block, Deadlines, OwnService, Participant, cut_values
-from hub.requests.services import Services
+from hub.requests.services import Block, Deadlines, OwnService, Participant, Services
 from hub.scheduling.memory import Memory
 from hub.topics import RESERVED, printable
 
@@ -54,6 +54,63 @@ class RequestStatistics:
     @property
     def answered_total(self) -> dict[str, int]:
         return {status.name.lower(): self.answered[status] for status in Status}
+
+
+@dataclass(slots=True, eq=False)
+class AnswerRun:
+    """Consecutive requests of one requester that are answered together."""
+
+    asker: Participant
+    first: int
+    count: int
+    place: int  # Place of the first of them in the reply that they are cut from
+
+
+class AnswerRuns:
+    """Runs of answers, in the order in which they were found."""
+
+    __slots__ = ("requests", "runs")
+
+    def __init__(self) -> None:
+        self.runs: list[AnswerRun] = []
+        self.requests = 0  # How many requests all runs together have
+
+    def add(self, asker: Participant, first: int, count: int, place: int = 0) -> None:
+        """Add requests: to the last run, if they go on from it."""
+        self.requests += count
+        last = self.runs[-1] if self.runs else None
+        if (
+            last is not None
+            and last.asker is asker
+            and (last.first + last.count) % TRANSACTIONS == first
+            and (place == last.place + last.count or not place)
+            and last.count + count <= BATCH_LIMIT_MESSAGES
+        ):
+            last.count += count
+        else:
+            self.runs.append(AnswerRun(asker, first, count, place))
+
+
+def cut_values(reply: Reply, pieces: list[tuple[int, int]]) -> list[tuple[bytes, int]] | None:
+    """Return values and flags for each piece (place of the first value, and how many); None if they are invalid."""
+    if not reply.flags & FLAG_BATCH:
+        return [(reply.values, reply.flags) for _ in pieces]
+    plain = reply.flags & ~FLAG_BATCH
+    if reply.status != Status.OK:  # one value, the reason, stands for all
+        reason = reply.values[BATCH_COUNT.size :]
+        return [
+            (reason, plain) if count == 1 else (BATCH_COUNT.pack(count) + reason, reply.flags) for _, count in pieces
+        ]
+    ends = value_ends(Frame(KIND_MESSAGES, reply.flags, b"", reply.values)) if pieces else []
+    if ends is None:
+        return None
+    ends.append(BATCH_COUNT.size)  # where the first begins: behind the end of the "last before it"
+    return [
+        (reply.values[ends[place - 1] : ends[place]], plain)
+        if count == 1
+        else (BATCH_COUNT.pack(count) + reply.values[ends[place - 1] : ends[place + count - 1]], reply.flags)
+        for place, count in pieces
+    ]
 
 
 _RESERVED = RESERVED.encode()

@@ -36,7 +36,7 @@ from hub.messages.frame import FLAG_TAGGED, KIND_MESSAGES
 from hub.names.claim import Owner
 from hub.policy.grants import Domain, User
 from hub.policy.policy import Action, Domains, Policy, not_granted
-from hub.prefixes.multimap import PrefixMultimap
+from hub.prefixes import PrefixMultimap
 from hub.scheduling.memory import Account, Memory
 from hub.scheduling.scheduler import Scheduler
 from hub.topics import RESERVED, STORES, decode_topic, printable, store_that_tells

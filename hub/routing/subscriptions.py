@@ -17,8 +17,7 @@ from hub.handlers.delivery import Delivery
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance
 from hub.handlers.remote_hub import RemoteHub
-from hub.prefixes.filter import Change, Filter
-from hub.prefixes.multimap import PrefixMultimap
+from hub.prefixes import Change, Filter, PrefixMultimap
 from hub.topics import STORES, check_prefix
 
 OnFilter = Callable[[Change], None]  # Called with each change of the filter of a far side

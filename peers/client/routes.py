@@ -15,7 +15,7 @@ from hub.labels.envelope import Envelope
 from hub.labels.rules import Rule, RuleIndex
 from hub.messages.batch import Batch
 from hub.messages.frame import FLAG_TAGGED
-from hub.prefixes.multimap import PrefixMultimap
+from hub.prefixes import PrefixMultimap
 from hub.topics import decode_topic
 
 _ROUTES_LIMIT = 65_536

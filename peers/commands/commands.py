@@ -36,7 +36,7 @@ from peers.journal.forms import Order, granted
 from peers.journal.remote_journals import Cancel, nothing
 from peers.journal.staging import Committed
 from peers.journal.view import LARGE_FACTOR
-from peers.server.server import Server
+from peers.server.server import Server, connection_of
 from peers.wire.control import NameClaim, NameRelease, RuleChange
 from peers.wire.events import Confirmable, ServiceChange, SubscriptionChange
 from peers.wire.records import Commit, Fetch, Stage
@@ -98,9 +98,6 @@ class Replies(Protocol):
 
     def tell_name(self, change: Change) -> None:
         """The claim to a service name has changed."""
-
-    def expect_answers(self) -> None:
-        """The far side waits for answers that may not be dropped: stop reading while it does not read."""
 
     def put_off(self, rest: Any) -> None:
         """Bring `rest` to the commands in a later turn, before anything else of the far side."""
@@ -246,7 +243,7 @@ class Commands:
         server, handler, far = self._server, self._handler, self._far
         if isinstance(item, Request):
             refused = server.core.requests.ask(handler, item, server.now_ms())
-            far.expect_answers()
+            connection_of(handler).wait_for_reader()  # its answers may not be dropped
         else:
             refused = server.core.requests.answer(handler, item)
         # A peer hub gets no error: its items may come too late without a fault. A client does not get the number:

@@ -19,7 +19,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.handlers.delivery import Role
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
-from hub.prefixes.filter import Change
+from hub.prefixes import Change
 from peers.commands.commands import Publication
 from peers.connections.connection import Connection
 from peers.connections.conversation import ZeekConversation

@@ -26,7 +26,7 @@ from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.policy.policy import not_granted
-from hub.prefixes.filter import Change
+from hub.prefixes import Change
 from hub.routing.routes import Route
 from hub.topics import RESERVED
 from peers.connections.broker_peerings import Peerings, endpoint_text

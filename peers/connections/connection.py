@@ -584,7 +584,6 @@ class Connection(asyncio.Protocol):
             self.read_on()
 
     def wait_for_reader(self) -> None:
-        """Read no further while the far side does not read the answers that it causes."""
         if self.is_choked and self._lingering is None:
             self._charge_unwritten()
             self.stop_reading(UNANSWERED)

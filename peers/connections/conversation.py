@@ -288,9 +288,6 @@ class ClientConversation(Conversation):
 
     def tell_name(self, change: Change) -> None: ...
 
-    def expect_answers(self) -> None:
-        self._connection.wait_for_reader()
-
     def put_off(self, rest: Any) -> None:
         if self._commands is not None:  # at once: as much as a client may have is about its share of a turn
             self._commands.act(rest)

@@ -293,8 +293,6 @@ class HttpConversation(ClientConversation):
         else:
             stream.refused(RejectedError(notice.code, notice.text), request)
 
-    def expect_answers(self) -> None: ...  # a client waits for its answer
-
     def write_later(self) -> None:
         """The journal has said something about a POST."""
         publishing = self._publishing

@@ -419,7 +419,7 @@ class TcpConversation(ClientConversation):
     def send_records(self, answer: bytes | bytearray, request: int) -> None:  # noqa: ARG002 -- it is in the frame
         if not self.session.closed:
             self._connection.write([cast("bytes", answer)])
-            self.expect_answers()
+            self._connection.wait_for_reader()
 
     def tell_name(self, change: Change) -> None:
         code = 0 if change.standing is Standing.OWNED else CloseCode.NOT_ALLOWED

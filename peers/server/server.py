@@ -85,6 +85,9 @@ class Connected(Protocol):
     def drain(self, text: str = HUB_STOPS) -> None:
         """Write the queue, then close with 1001 and this text."""
 
+    def wait_for_reader(self) -> None:
+        """Read no further while the far side does not read the answers that it causes."""
+
     def end(self, code: int, text: str) -> None:
         """Close from this side, with a reason, and let the far side read it."""
 

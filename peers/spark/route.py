@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from hub.errors import InvalidTopicError, UsageError
-from hub.prefixes.multimap import PrefixMultimap
+from hub.prefixes import PrefixMultimap
 from hub.topics import check_prefix, printable
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from websockets.http11 import Request
 from hub.errors import CloseCode
 from hub.messages.batch import Batch, value_ends
 from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, Encoding, Frame, encode_frame
-from hub.prefixes.filter import Change
+from hub.prefixes import Change
 from hub.topics import TOPIC_LIMIT_BYTES, printable
 from peers.commands.commands import Publication
 from peers.values import InvalidInputError, decode_message, encode_message, from_msgpack
@@ -69,7 +69,7 @@ class Wanted:
         return not self._uncovered
 
     def _covers(self, prefix: str) -> bool:
-        # These prefixes are minimal, so only the left neighbour can cover; see `hub.prefixes.filter`.
+        # These prefixes are minimal, so only the left neighbour can cover; see `hub.prefixes`.
         place = bisect_right(self._asked, prefix)
         return place > 0 and prefix.startswith(self._asked[place - 1])
 

@@ -46,6 +46,7 @@ class Desk:
         self.handler, _ = self.turn.join()
         self.handler.poster = self
         self.far = Far()
+        self.handler.outlet = self.far  # type: ignore[assignment]
         self.server = SimpleNamespace(
             core=self.turn.core,
             journal=NoJournal(),

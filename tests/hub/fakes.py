@@ -28,7 +28,7 @@ from hub.messages.frame import (
 )
 from hub.messages.stretch import Stretch, find_runs
 from hub.policy.policy import Rights
-from hub.prefixes.filter import Change
+from hub.prefixes import Change
 
 ROOMY = QueueLimits(messages=1_000_000, bytes=1 << 40)  # Limits that no test reaches
 FLAG_BROKER = 0b10  # The encoding bits of Broker binary: this version does not read the values

@@ -16,7 +16,7 @@ from hub.labels.rules import Rule
 from hub.limits import CoreLimits, HandlerLimits, NameLimits, Overflow, QueueLimits, RouteLimits
 from hub.mesh.announcement import Announcement
 from hub.names.claim import Wish
-from hub.prefixes.filter import Change
+from hub.prefixes import Change
 from hub.routing.subscriptions import Asked
 from hub.scheduling.memory import Memory
 from hub.scheduling.scheduler import STEPS_PER_TURN

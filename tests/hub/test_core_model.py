@@ -15,11 +15,10 @@ from hub.core import Core
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.limits import CoreLimits, QueueLimits, RouteLimits
-from hub.links.leaves import Leaves
+from hub.links import Leaves
 from hub.mesh.announcement import Interests, Leaf
 from hub.names.claim import LATEST_US
-from hub.prefixes.filter import Change, Filter
-from hub.prefixes.multimap import PrefixMultimap
+from hub.prefixes import Change, Filter, PrefixMultimap
 from tests.hub.fakes import FakeOutlet, Turn, handler_of, nasty_texts
 
 prefixes = st.lists(st.sampled_from(("/", "a", "/a", "/ab", "é", "//")), max_size=3).map("".join)

@@ -20,7 +20,7 @@ from hub.messages.frame import FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
 from hub.messages.stretch import Stretch
 from hub.policy.language import read_policy
 from hub.policy.policy import Policy
-from hub.prefixes.multimap import PrefixMultimap
+from hub.prefixes import PrefixMultimap
 from hub.routing.routes import Routes
 from hub.scheduling.scheduler import Scheduler
 from tests.hub.fakes import FLAG_BROKER, handler_of

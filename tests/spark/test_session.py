@@ -431,7 +431,7 @@ def test_the_package_runs_from_the_zip_alone_and_is_always_the_same(tmp_path: Pa
     count = write_package(package)
     names = zipfile.ZipFile(package).namelist()
     assert len(names) == count
-    assert {"hub/prefixes/multimap.py", "peers/spark/route.py"} <= set(names)
+    assert {"hub/prefixes.py", "peers/spark/route.py"} <= set(names)
     assert all(name.endswith(".py") for name in names)
     program = (
         f"import sys; sys.path.insert(0, {str(package)!r})\n"

@@ -17,7 +17,7 @@ from hub.labels.rules import Rule, check_rule
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, Frame, Origin, encode_frame
 from hub.messages.request_frame import KIND_REPLY, KIND_REQUEST, Reply, Request
 from hub.names.claim import Wish
-from hub.requests.pending import cut_values
+from hub.requests.requests import cut_values
 from peers.wire import control, records
 from peers.wire.control import (
     CLOSE_TEXT_LIMIT_BYTES,

@@ -21,7 +21,7 @@ from hub.errors import CloseCode, HubError, InvalidTopicError, RejectedError
 from hub.handlers.handler import Handler
 from hub.limits import PEER_PREFIXES, QueueLimits
 from hub.messages.batch import Batch
-from hub.prefixes.filter import Change
+from hub.prefixes import Change
 from hub.routing.routes import Route
 from hub.topics import RESERVED
 from peers.connections.connection import Connection

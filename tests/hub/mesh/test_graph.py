@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.mesh.announcement import Record
-from hub.mesh.flood_queue import Pace
 from hub.mesh.graph import Graph, GraphChange, Links, difference, onward, parents
+from hub.mesh.link_state import Pace
 from hub.mesh.upstream import FAR_EPOCH, Upstreams
 from hub.messages.frame import EPOCH_LIMIT, Origin
 

@@ -15,7 +15,7 @@ from hub.mesh.link_state import BURST, FORGET_S, GONE_S, OUTBID_LIMIT
 from hub.mesh.mesh import Mesh
 from hub.messages.frame import EPOCH_LIMIT, Origin
 from hub.names.claim import Announced
-from hub.prefixes.filter import Change
+from hub.prefixes import Change
 
 
 class Hub:

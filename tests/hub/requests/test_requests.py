@@ -15,9 +15,8 @@ from hub.mesh.announcement import Announcement
 from hub.messages.frame import FLAG_BATCH, FLAG_SHARED
 from hub.messages.request_frame import Reply, Request, Status
 from hub.names.claim import Announced, Wish
-from hub.prefixes.filter import Change
-from hub.requests.pending import Block, PureBlock
-from hub.requests.services import COMPARED
+from hub.prefixes import Change
+from hub.requests.services import COMPARED, Block, PureBlock
 from tests.hub.fakes import at_once, handler_of
 from tests.hub.requests.party import MOST, FakePoster, Room, answers, asked, packed, reply, request
 

@@ -15,7 +15,7 @@ from hub.handlers.handler import Handler
 from hub.limits import RequestLimits
 from hub.messages.frame import FLAG_BATCH
 from hub.messages.request_frame import Reply, Request, Status
-from hub.requests.pending import Block, PureBlock
+from hub.requests.services import Block, PureBlock
 from tests.hub.fakes import at_once
 from tests.hub.requests.party import MOST, FakePoster, Room, answers, packed, values_of
 

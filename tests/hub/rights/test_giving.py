@@ -11,7 +11,7 @@ from hub.labels.rules import Rule
 from hub.mesh.announcement import Announcement, Digest, Leaf
 from hub.messages.request_frame import Status
 from hub.names.claim import Announced, Change, Standing, Wish
-from hub.prefixes.filter import Change as Filter
+from hub.prefixes import Change as Filter
 from hub.scheduling.scheduler import STEPS_PER_TURN
 from tests.hub.fakes import at_once
 from tests.hub.requests.party import answers, asked, reply, request

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hub.errors import ProtocolError
 from hub.messages.stretch import Run
-from hub.prefixes.multimap import PrefixMultimap
+from hub.prefixes import PrefixMultimap
 from hub.routing.routes import Routes
 from peers.values.binary import length_bytes
 from peers.zeek.broker import messages

@@ -1,1 +1,0 @@
-"""Structures over prefixes: the multimap of handlers, and the filter that peers receive."""
