@@ -196,6 +196,7 @@ class Core:
         hub_services = HubServices(self.scheduler.request)
         hub_services.add(RESERVED + "names", lambda _, value: register.answer(value))
         self.requests = Requests(
+            self.scheduler,
             outside.wake_at,
             limits.requests,
             Allowance("prefixes to serve", Resource.SERVICES, client.services, 0, self.memory, len),

@@ -34,6 +34,7 @@ from hub.policy.policy import not_granted
 from hub.requests.hub_services import HubServices, Questions, find_question, is_directed
 from hub.requests.services import Block, Deadlines, OwnService, Participant, Services
 from hub.scheduling.memory import Memory
+from hub.scheduling.scheduler import Scheduler
 from hub.topics import RESERVED, printable
 
 
@@ -114,7 +115,8 @@ def cut_values(reply: Reply, pieces: list[tuple[int, int]]) -> list[tuple[bytes,
 
 
 _RESERVED = RESERVED.encode()
-_EXPIRED_PER_TURN = 2_000  # Blocks that time out in one turn: about 10 ms
+_EXPIRED_AT_ONCE = 200  # Blocks that time out together, so that those of one requester are one answer: about 1 ms
+_EXPIRED_PER_STEP = 8
 
 # Blocks of a handler that left which are settled together, so that answers to one requester travel as one frame
 _LEAVING_AT_ONCE = 100
@@ -144,6 +146,7 @@ class Requests:
 
     def __init__(  # noqa: PLR0913 -- all that it works with
         self,
+        scheduler: Scheduler,
         wake_at: Callable[[int], object],
         limits: RequestLimits,
         services_allowed: Allowance[str],
@@ -154,7 +157,7 @@ class Requests:
         hub: bytes = b"",
         way_to: Callable[[bytes], tuple[int, Handler] | None] = _nowhere,
     ) -> None:
-        self._limits = limits
+        self._scheduler, self._limits = scheduler, limits
         self._timeout_ms = int(limits.timeout_s * 1000)
         self._timeout_max_ms = int(limits.timeout_max_s * 1000)
         # Every handler that has asked or served something, until it leaves.
@@ -453,8 +456,13 @@ class Requests:
         return self._deadlines.next_due_ms
 
     def expire(self, now_ms: int) -> None:
-        """Answer due requests with a time-out, a turn's share of them; `wake_at` is called for the rest."""
-        self._fail_all(self._deadlines.take(now_ms, _EXPIRED_PER_TURN), Status.TIMED_OUT, "no answer in time")
+        """Answer due requests with a time-out, in this turn and the next ones; then `wake_at` is called."""
+        self._scheduler.add(Requests, self._expiring(now_ms))
+
+    def _expiring(self, now_ms: int) -> Iterator[None]:
+        while blocks := self._deadlines.take(now_ms, _EXPIRED_AT_ONCE):
+            self._fail_all(blocks, Status.TIMED_OUT, "no answer in time")
+            yield from repeat(None, 1 + len(blocks) // _EXPIRED_PER_STEP)
 
     def has_pending(self, handler: Handler) -> bool:
         participant = self._participants.get(handler)

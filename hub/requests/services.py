@@ -74,14 +74,14 @@ class Deadlines:
         return None if math.isinf(self._armed) else int(self._armed) * BUCKET_MS
 
     def take(self, now_ms: int, most: int) -> list[Block]:
-        """Take at most so many blocks that are due; `wake_at` is called for the others. The caller settles them."""
+        """Take at most so many blocks that are due; where these are all, `wake_at` is called for the others."""
         taken: list[Block] = []
         self._armed = math.inf
-        while self._numbers:
+        while self._numbers and len(taken) < most:
             number = self._numbers[0]
             bucket = self._buckets[number]
             if bucket:
-                if number * BUCKET_MS > now_ms or len(taken) == most:
+                if number * BUCKET_MS > now_ms:
                     self._arm(number)
                     break
                 some = [bucket.popitem()[0] for _ in range(min(len(bucket), most - len(taken)))]

@@ -189,7 +189,7 @@ class Journal:
         )
         self.recorder.on_news = self._waiting.committed
         self._readers = Readers(store.path, settings.readers, settings.fetch_s, settings.tier)
-        self._pieces = SharedPieces(self._readers.fetch)
+        self._pieces = SharedPieces(self._readers.fetch, core.scheduler)
         self._tiering: Tiering | None = None
         if settings.tier:
             keep_us = int(settings.tier_keep_s * _US)

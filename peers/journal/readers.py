@@ -14,13 +14,14 @@ import sys
 from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Final, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import structlog
 
 from hub.errors import CloseCode, RejectedError
 from hub.messages.frame import HEADER, HEADER_BYTES
 from hub.quotas import Usage
+from hub.scheduling.scheduler import Scheduler
 
 PENDING_LIMIT = 1_000  # most waiting orders; users share them (`Resource.JOURNAL_READS`)
 _END_S = 2.0  # how long a reader may take to end when the hub stops, seconds
@@ -213,18 +214,15 @@ def start_process(module: str, *arguments: str, connection: socket.socket) -> su
     )
 
 
-ANSWERED_PER_TURN: Final = 250  # clients answered in one turn: as many as write at the end of its reads
-
-
 Piece = TypeVar("Piece", bound=Hashable)
 
 
 class SharedPieces(Generic[Piece]):
-    """Identical orders of several clients, which share one answer."""
+    """Identical orders of several clients, which share one answer; very many are answered over several turns."""
 
-    def __init__(self, read: Callable[[Piece, Deliver, Usage | None], object]) -> None:
-        self._read = read
-        self._waiting: dict[Piece, deque[Deliver]] = {}  # callbacks by order, until the answer comes
+    def __init__(self, read: Callable[[Piece, Deliver, Usage | None], object], scheduler: Scheduler) -> None:
+        self._read, self._scheduler = read, scheduler
+        self._waiting: dict[Piece, list[Deliver]] = {}  # callbacks by order, until the answer comes
 
     def fetch(self, order: Piece, deliver: Deliver, usage: Usage | None = None) -> None:
         """Answer an order together with all identical ones; the first client's user is charged."""
@@ -232,14 +230,12 @@ class SharedPieces(Generic[Piece]):
         if waiting is not None:
             waiting.append(deliver)
             return
-        self._waiting[order] = deque([deliver])
+        self._waiting[order] = [deliver]
         self._read(order, lambda answer: self._answer(order, answer), usage)
 
     def _answer(self, order: Piece, answer: bytes | bytearray | RejectedError) -> None:
-        self._hand_on(self._waiting.pop(order), answer)
+        self._scheduler.add(SharedPieces, map(partial(_deliver, answer), self._waiting.pop(order)))
 
-    def _hand_on(self, waiting: deque[Deliver], answer: bytes | bytearray | RejectedError) -> None:
-        for _ in range(min(ANSWERED_PER_TURN, len(waiting))):
-            waiting.popleft()(answer)
-        if waiting:
-            asyncio.get_running_loop().call_soon(self._hand_on, waiting, answer)
+
+def _deliver(answer: bytes | bytearray | RejectedError, deliver: Deliver) -> None:
+    deliver(answer)

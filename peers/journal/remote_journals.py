@@ -126,7 +126,7 @@ class RemoteJournals:
     """The journals of the other hubs."""
 
     def __init__(self, core: Core, name: str, now_ms: Callable[[], int], journal: Callable[[], Recording]) -> None:
-        self._core = core
+        self._core, self.scheduler = core, core.scheduler
         self._name = name
         self._journal = journal
         self._asking = Asking(core, "journals", now_ms)
@@ -300,7 +300,8 @@ class NoJournal:
         # Where records wait for confirmation; Journal: the `Recorder` itself.
         self.recorder: Recorder | RemoteConfirmations | None = confirmations
         self._confirmations = confirmations
-        self._pieces: SharedPieces[Order] = SharedPieces(self._read)  # streams of events at the same offset share one
+        # Streams of events at the same offset share one piece.
+        self._pieces = None if journals is None else SharedPieces(self._read, journals.scheduler)
 
     def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:  # noqa: ARG002 -- as `Journal`
         """Publish, and answer once the other hub has committed the messages, or with the reason why that is unknown."""
@@ -317,7 +318,7 @@ class NoJournal:
 
     def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
         """Read a piece at the other hub. An unknown hub may still come: the client is to try again."""
-        if not isinstance(fetch, Order) or fetch.form != "events":
+        if self._pieces is None or not isinstance(fetch, Order) or fetch.form != "events":
             return self._read(fetch, deliver, usage)
         self._pieces.fetch(fetch, deliver, usage)
         return nothing

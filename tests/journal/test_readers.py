@@ -24,10 +24,11 @@ from hub.errors import CloseCode, JournalCorruptError, RejectedError
 from hub.journal.block import Block, pack, select
 from hub.journal.layout import whole_of
 from hub.messages.frame import BROKER_FLAGS, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame, iterate_frames
+from hub.scheduling.scheduler import STEPS_PER_TURN, Scheduler
 from peers.journal import folder, reader
 from peers.journal import readers as readers_module
 from peers.journal.forms import Form, Order, body_parts, decode_order
-from peers.journal.readers import ANSWERED_PER_TURN, Deliver, Readers, SharedPieces
+from peers.journal.readers import Deliver, Readers, SharedPieces
 from peers.journal.view import Extent, Fetched
 from peers.values import Count, encode
 from peers.wire.control import Notice, decode_notice
@@ -395,7 +396,7 @@ async def test_a_large_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_who_asks_the_same_is_answered_together() -> None:
     read: list[tuple[bytes, Deliver]] = []
-    pieces = SharedPieces(lambda order, deliver, _: read.append((order, deliver)))
+    pieces = SharedPieces(lambda order, deliver, _: read.append((order, deliver)), Scheduler(lambda: None))
     got: list[tuple[str, object]] = []
     for name, order in (("a", b"1"), ("b", b"2"), ("c", b"1")):
         pieces.fetch(order, lambda answer, name=name: got.append((name, answer)))  # type: ignore[misc]
@@ -411,16 +412,17 @@ def test_who_asks_the_same_is_answered_together() -> None:
 
 def test_who_asks_again_as_the_answer_comes() -> None:
     read: list[Deliver] = []
-    pieces = SharedPieces(lambda _, deliver, __: read.append(deliver))
+    pieces = SharedPieces(lambda _, deliver, __: read.append(deliver), Scheduler(lambda: None))
     pieces.fetch(b"1", lambda _: pieces.fetch(b"1", lambda _: None))
     read[0](b"")
     assert len(read) == 2
 
 
-async def test_very_many_are_answered_over_several_turns() -> None:
+def test_very_many_are_answered_over_several_turns() -> None:
     read: list[Deliver] = []
-    pieces = SharedPieces(lambda _, deliver, __: read.append(deliver))
-    total = 2 * ANSWERED_PER_TURN + 3
+    scheduler = Scheduler(lambda: None)
+    pieces = SharedPieces(lambda _, deliver, __: read.append(deliver), scheduler)
+    total = 2 * STEPS_PER_TURN + 3
     got: list[int] = []
     for number in range(total):
         pieces.fetch(b"1", lambda _, number=number: got.append(number))  # type: ignore[misc]
@@ -429,7 +431,8 @@ async def test_very_many_are_answered_over_several_turns() -> None:
     assert len(read) == 2
     seen = [0, len(got)]
     while len(got) < total:
-        await asyncio.sleep(0)
+        scheduler.begin()
+        scheduler.run()
         seen.append(len(got))
-    assert max(after - before for before, after in pairwise(seen)) == ANSWERED_PER_TURN
+    assert max(after - before for before, after in pairwise(seen)) == STEPS_PER_TURN
     assert got == list(range(total))

@@ -309,7 +309,7 @@ class _Short(Model.TestCase):  # type: ignore[name-defined, misc]
         with (
             patch("hub.scheduling.scheduler.STEPS_PER_TURN", 2),
             patch("hub.requests.requests._LEAVING_AT_ONCE", 1),
-            patch("hub.requests.requests._EXPIRED_PER_TURN", 2),
+            patch("hub.requests.requests._EXPIRED_AT_ONCE", 2),
             patch("hub.requests.requests.Block", self.block),
         ):
             super().runTest()
