@@ -89,7 +89,7 @@ format: $(VENV)/.lint ## put the code into its form
 	$(BIN)/ruff format hub peers release tests examples
 	$(BIN)/ruff check --fix hub peers release tests examples
 
-bench: $(VENV)/.test ## measure the goals of docs/performance.md (ARGS="--only one-topic --repeat 1")
+bench: $(VENV)/.test ## measure the goals of docs/design/measurements.md (ARGS="--only one-topic --repeat 1")
 	$(BIN)/python -m tests.benchmarks.goals $(ARGS)
 
 bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and ZeroMQ, in one run

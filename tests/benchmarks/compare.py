@@ -184,7 +184,7 @@ class Summary:
         return median([run.figures["others_load"] for run in self.runs if "others_load" in run.figures] or [0.0])
 
     def markdown(self, about: dict[str, str]) -> str:
-        """Return the tables of docs/performance.md: medians with their spread, ratios to the best peer, goals."""
+        """Return the tables of docs/design/measurements.md: medians with their spread, ratios, goals."""
         parts = [self._table(figure, heading) for figure, heading in _TABLES.items()]
         if goals := list(self.goals()):
             parts.append(_rows([list(goals[0]), ["---"] * 5, *([str(cell) for cell in one.values()] for one in goals)]))
