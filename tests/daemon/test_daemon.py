@@ -238,15 +238,6 @@ async def test_statistics(start_daemon: StartDaemon, connect: Connect) -> None:
     assert await watcher.ping() == []
 
 
-async def test_time_passes_for_topics(start_daemon: StartDaemon) -> None:
-    daemon = await start_daemon()
-    counted = daemon.server.core.topic_rates
-    counted.every = 4
-    daemon._second()
-    daemon._second()
-    assert counted.every == 1
-
-
 async def test_drops_are_announced(start_daemon: StartDaemon, connect: Connect) -> None:
     daemon = await start_daemon()
     (endpoint,) = daemon.endpoints

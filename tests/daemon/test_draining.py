@@ -144,21 +144,6 @@ async def test_what_was_taken_is_confirmed(
     await drained.draining.cancel()
 
 
-async def test_the_time_is_over(start_daemon: StartDaemon, connect: Connect) -> None:
-    daemon = await start_daemon(drain=FAST | {"time_s": 0.1}, limits={"drain_s": 0})
-    (endpoint,) = daemon.endpoints
-    await connect(endpoint, "/flood", receive_bytes=4096)
-    publisher = await connect(endpoint)
-    while not any(not one.writable for one in daemon.server.core.handlers.values()):
-        await publisher.send(numbered("/flood", range(500), padding=1000))
-        await publisher.ping()
-    drained = Drained(daemon)
-    drained.begin()
-    await drained.stopped.wait()
-    await daemon.stop()
-    await eventually(lambda: not daemon.server.connections)
-
-
 async def test_as_a_process(start_process: StartProcess) -> None:
     hub = await (await start_process("--listen", "tcp://127.0.0.1:0", "--drain-clients-per-s", "1000")).wait_up()
     others = [await RawClient.connect(hub.endpoints[0]) for _ in range(3)]

@@ -1,12 +1,14 @@
-"""A hub that is killed again and again, that many begin to talk to, one without `/proc`; and where garbage goes."""
+"""A hub that many begin to talk to, one without `/proc`; and where garbage goes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import shutil
 import signal
+import socket
 import subprocess
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,7 +18,6 @@ from pathlib import Path
 import pytest
 from websockets.frames import Opcode
 
-from hub.errors import HubError
 from hub.messages.frame import KIND_MESSAGES, encode_frame
 from peers.client import connect
 from peers.server.memory import CLOSED_LEAST, GarbageWatch, undisturbed
@@ -25,60 +26,29 @@ from peers.wire.hello import Hello
 from tests.daemon.conftest import StartProcess
 from tests.daemon.hub_process import HubProcess
 from tests.garbage import set_aside
-from tests.hubs.eventually import eventually
 from tests.hubs.raw_websocket import RawWebSocket, frame, request, text, upgrade
 
-LIVES = 4
-
-
-async def _count(url: str, key: str, counts: dict[str, int]) -> None:
-    with contextlib.suppress(HubError):
-        async with connect(url) as client:
-            store = client.store("s")
-            while True:
-                counts[key] = await store.increment(key)
-
-
-async def test_kills_under_load(start_process: StartProcess, tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    counts: dict[str, int] = {}
-    for _ in range(LIVES):
-        hub = await (await start_process("--listen", "tcp://127.0.0.1:0", "--store", f"s={path}")).wait_up()
-        url = hub.endpoints[0].location
-        async with connect(url) as client:
-            for key, confirmed in counts.items():
-                found = await client.store("s").get(key)
-                assert found in (confirmed, confirmed + 1)
-                counts[key] = found
-        began = dict(counts)
-        tasks = [asyncio.create_task(_count(url, f"counter-{number}", counts)) for number in range(8)]
-        await eventually(lambda: len(counts) == 8 and all(counts[key] >= began.get(key, 0) + 20 for key in counts))  # noqa: B023 -- called here
-        await hub.kill()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    assert min(counts.values()) >= 20 * LIVES
-
-
 MIB = 1 << 20
-BUDGET_MIB = 256
-MOST_MIB = 400  # The budget, what one read of each connection may be beyond it, and what malloc makes of both
-CONNECTIONS = 200
-EACH_BYTES = 8 * MIB
+BUDGET_MIB = 160
+MOST_MIB = 250  # The budget, what one read of each connection may be beyond it, and what malloc makes of both
+CONNECTIONS = 80
+EACH_BYTES = 3 * MIB
 PIECE = bytes(60_000)
 HELLO = text({"type": "hello", "name": "unfinished"})
 
 
+@functools.cache  # as to mask it takes a while
+def begun_frame() -> bytes:
+    return frame(Opcode.TEXT, bytes(16 * MIB - 1))[:14]
+
+
 def one_frame() -> Iterator[bytes]:
-    yield upgrade() + HELLO
-    yield frame(Opcode.TEXT, bytes(16 * MIB - 1))[:14]
-    yield from repeat(PIECE)
+    return chain([upgrade() + HELLO, begun_frame()], repeat(PIECE))
 
 
 def fragments() -> Iterator[bytes]:
-    yield upgrade() + HELLO
-    yield frame(Opcode.TEXT, PIECE, fin=False)
-    yield from repeat(frame(Opcode.CONT, PIECE, fin=False))
+    begin, more = (frame(opcode, PIECE, fin=False) for opcode in (Opcode.TEXT, Opcode.CONT))
+    return chain([upgrade() + HELLO, begin], repeat(more))
 
 
 def body() -> Iterator[bytes]:
@@ -87,12 +57,14 @@ def body() -> Iterator[bytes]:
 
 
 def own_frame() -> Iterator[bytes]:
-    whole = encode_frame(KIND_MESSAGES, bytes(16 * MIB - 1), key=b"/a")
-    return chain([Hello(1, "client").encode() + whole[:1000]], repeat(PIECE))
+    begun = encode_frame(KIND_MESSAGES, bytes(16 * MIB - 1), key=b"/a")[:1000]
+    return chain([Hello(1, "client").encode() + begun], repeat(PIECE))
 
 
 async def begin(endpoint: Endpoint, pieces: Iterator[bytes]) -> asyncio.StreamWriter:
-    _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    sock = socket.create_connection((endpoint.host, endpoint.port))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)  # so that the hub holds what is sent, not the kernel
+    _, writer = await asyncio.open_connection(sock=sock)
     sent_bytes = 0
     with contextlib.suppress(ConnectionError):
         while sent_bytes < EACH_BYTES:
@@ -115,7 +87,8 @@ async def test_what_is_not_finished_fills_the_budget_at_most(
 ) -> None:
     """The connections that bring too much are closed, and a quiet publisher and its reader notice nothing."""
     listen = ("--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0")
-    hub = await start_process(*listen, "--limits-memory-bytes", f"{BUDGET_MIB}MiB")
+    patient = ("--limits-ping-after-s", "600")  # the quiet pair answers no pings
+    hub = await start_process(*listen, *patient, "--limits-memory-bytes", f"{BUDGET_MIB}MiB")
     tcp, web = (await hub.wait_up(2)).endpoints
     publisher, reader = [await RawWebSocket.connect(web) for _ in range(2)]
     for client in (publisher, reader):

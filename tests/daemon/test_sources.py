@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -79,14 +78,6 @@ def test_file_that_is_named_must_exist(folder: Path) -> None:
     assert refusal(environ={"HUB_CONFIG": missing}).source == missing
 
 
-def test_forbidden_file(folder: Path) -> None:
-    secret = write(folder / "secret.toml", "")
-    Path(secret).chmod(0)
-    if os.access(secret, os.R_OK):
-        pytest.skip("this user may read every file: the refusal cannot be seen")
-    assert "cannot be read: Permission denied" in str(refusal(config_path=secret))
-
-
 @pytest.mark.parametrize(
     ("content", "cause"),
     [
@@ -106,17 +97,6 @@ def test_not_toml(folder: Path, content: bytes, cause: str) -> None:
     error = refusal(config_path=path)
     assert error.source == path
     assert re.search(cause, error.reason)
-
-
-def test_wrong_key_and_value_in_file(folder: Path) -> None:
-    path = write(folder / "hub.toml", "[limits]\nconections = 5\n")
-    assert str(refusal(config_path=path)) == (
-        f"{path}: limits.conections: unknown key in [limits]; did you mean limits.connections?"
-    )
-    write(folder / "hub.toml", "[queue]\nmessages = 0\n")
-    assert str(refusal()) == (
-        "hub.toml: queue.messages: 0 given, expected a whole number from 1 to 1000000000 (messages)"
-    )
 
 
 SAMPLES = {
@@ -205,12 +185,6 @@ def test_wrong_peer(url: str, cause: str) -> None:
     assert (error.source, error.key) == ("environment HUB_PEERS", "peers")
     assert url in error.reason
     assert cause in error.reason
-
-
-def test_queue_of_a_listener() -> None:
-    loaded = load({"listen": ["tcp://h:0?messages=5&overflow=disconnect"]}, {})
-    assert loaded.listen[0].queue.messages == 5
-    assert loaded.listen[0].queue.overflow is Overflow.DISCONNECT
 
 
 EVERY_KEY = (Path(__file__).parent / "every_key.toml").read_text()

@@ -65,14 +65,6 @@ async def say_and_hear(url: str, **options: Any) -> Any:
         return (await anext(messages)).value
 
 
-@pytest.mark.parametrize("scheme", BOTH)
-async def test_a_client(start_daemon: StartDaemon, authority: Authority, hub_files: Files, scheme: str) -> None:
-    hub = await start(start_daemon, hub_files, scheme)
-    url = hub.endpoints[0].location
-    assert await say_and_hear(url, ca=authority.ca) == "over TLS"
-    assert await say_and_hear(url.replace("127.0.0.1", "localhost"), ca=authority.ca) == "over TLS"
-
-
 async def test_links(start_daemon: StartDaemon, authority: Authority, hub_files: Files) -> None:
     required = {"ca": authority.ca, "clients": "required"}
     near = await start(start_daemon, hub_files, "tls", "wss", **required)
@@ -464,16 +456,6 @@ async def test_the_wrong_thing(  # noqa: PLR0917 -- fixtures
         await connect(url, ca=authority.ca, certificate=files.certificate, key=files.key, token=token)
     assert refused.value.code == CloseCode.NOT_RECOGNISED
     assert "c2VjcmV0" not in str(refused.value)
-
-
-async def test_the_hubs_own_account(hub: Daemon) -> None:
-    url = hub.endpoints[2].location
-    async with connect(url, name="me"):
-        (connection,) = hub.server.connections
-        assert isinstance(connection, Connection)
-        assert connection.how == "local"
-    with pytest.raises(RejectedError, match="not recognised"):
-        await connect(url, token="hub_c2VjcmV0")
 
 
 ODD_POLICY = r"""

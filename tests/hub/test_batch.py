@@ -12,16 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import RejectedError
-from hub.messages.batch import BATCH_OVERHEAD_BYTES, Batch, Message, decode_values, encode_values, value_ends
+from hub.messages.batch import BATCH_OVERHEAD_BYTES, Batch, decode_values, encode_values, value_ends
 from hub.messages.frame import (
     BATCH_COUNT,
     BATCH_LIMIT_MESSAGES,
     FLAG_BATCH,
-    FLAG_TAGGED,
-    HEADER,
-    HEADER_BYTES,
     KIND_MESSAGES,
-    Encoding,
     Frame,
     encode_frame,
     iterate_frames,
@@ -34,14 +30,6 @@ limits_bytes = st.integers(0, 2500)
 
 def cuts_of(batch: Batch) -> list[tuple[int, Batch, Batch | None]]:
     return [(messages, *batch.split(messages)) for messages in range(1, batch.messages + 1)]
-
-
-def test_a_batch_is_charged_for_its_frames_and_itself() -> None:
-    batch = Batch.of("/a", [1])
-    assert batch.frames_bytes == len(batch.frames)
-    assert batch.size_bytes == batch.frames_bytes + BATCH_OVERHEAD_BYTES
-    assert repr(batch) == "<Batch of 1 messages, 11 bytes>"
-    assert Message("/a", 1) == ("/a", 1)
 
 
 VALUES: list[list[Any]] = [
@@ -142,14 +130,6 @@ def test_messages_beyond_is_the_smallest_loss_after_which_the_rest_fits(shape: S
     batch = shape.batch(0)
     enough = [messages for messages, _, rest in cuts_of(batch) if rest is None or rest.size_bytes <= limit]
     assert batch.messages_beyond(limit) == min(enough)
-
-
-def test_cutting_a_mixed_run() -> None:
-    frames = [frame([0]), frame([1, 2, 3], topic="/u"), frame([4], packed=True), frame([5])]
-    head, rest = Batch(b"".join(frames), 6).split(3)
-    assert head.frames == frames[0] + frame([1, 2], topic="/u")
-    assert rest is not None
-    assert rest.frames == frame([3], topic="/u", packed=True) + frames[2] + frames[3]
 
 
 # Bodies that are not what they say.
@@ -292,38 +272,10 @@ def test_value_ends_agrees_with_decoding(count: int, values: bytes) -> None:
 frames = st.builds(Frame, st.integers(0, 255), st.integers(0, 255), st.binary(max_size=40), st.binary(max_size=40))
 
 
-def test_layout() -> None:
-    raw = encode_frame(KIND_MESSAGES, b"\xc0", key=b"/a", flags=FLAG_BATCH)
-    assert raw == bytes([0, 0, 0, 1, 2, 1, 0, 2]) + b"/a" + b"\xc0"
-    assert HEADER_BYTES == 8
-
-
 @given(st.lists(frames, max_size=6))
 def test_frames_back_to_back_come_out_as_they_went_in(parts: list[Frame]) -> None:
     raw = b"".join(encode_frame(part.kind, part.body, key=part.key, flags=part.flags) for part in parts)
     assert list(iterate_frames(raw)) == parts
-
-
-@given(frames)
-def test_the_routing_key_is_cut_from_the_frame(part: Frame) -> None:
-    raw = encode_frame(part.kind, part.body, key=part.key, flags=part.flags)
-    assert part.routing_key == raw[4 : HEADER_BYTES + len(part.key)]
-    assert HEADER.unpack_from(raw) == (len(part.body), part.kind, part.flags, len(part.key))
-
-
-def test_the_topic_of_a_key() -> None:
-    assert Frame(KIND_MESSAGES, FLAG_BATCH, b"\0\x02/a", b"").topic == b"\0\x02/a"
-    assert Frame(KIND_MESSAGES, FLAG_BATCH | FLAG_TAGGED, b"\0\x02/a\0\0\x01b", b"").topic == b"/a"
-
-
-def test_messages_counts_values() -> None:
-    assert Frame(KIND_MESSAGES, 0, b"", b"\0\0\0\x05").messages == 1
-    assert Frame(KIND_MESSAGES, FLAG_BATCH, b"", b"\0\0\0\x05").messages == 5
-
-
-def test_encoding_is_bits_one_and_two() -> None:
-    found = [Frame(KIND_MESSAGES, flags, b"", b"").encoding for flags in (0b1, 0b11, 0b101, 0b111, 0b11111001)]
-    assert found == [Encoding.MSGPACK, Encoding.BROKER, 2, 3, Encoding.MSGPACK]
 
 
 ids = st.integers(0, 2**32 - 1)

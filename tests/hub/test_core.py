@@ -9,40 +9,19 @@ from functools import partial
 
 import pytest
 
-from hub.errors import ClosedError, InvalidTopicError, RejectedError
+from hub.errors import ClosedError, RejectedError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.labels.rules import Rule
-from hub.limits import CoreLimits, HandlerLimits, NameLimits, Overflow, QueueLimits, RouteLimits
+from hub.limits import CoreLimits, HandlerLimits, Overflow, QueueLimits, RouteLimits
 from hub.mesh.announcement import Announcement
-from hub.names.claim import Wish
-from hub.prefixes import Change
 from hub.routing.subscriptions import Asked
 from hub.scheduling.memory import Memory
 from hub.scheduling.scheduler import STEPS_PER_TURN
-from tests.hub.fakes import FakeOutlet, Replies, Turn, at_once, handler_of
+from tests.hub.fakes import FakeOutlet, Replies, Turn, handler_of
 from tests.hub.requests.party import FakePoster
 
 # Messages.
-
-
-def test_each_handler_writes_once_a_turn_and_the_shell_is_woken_once() -> None:
-    turn = Turn()
-    source, _ = turn.join()
-    outlets = [turn.join("/a")[1] for _ in range(3)]
-    turn.publish(source, "/b", 0)
-    assert turn.wakes == 0
-    for number in range(5):
-        turn.publish(source, "/a", number)
-    assert turn.wakes == 1
-    assert [outlet.writes for outlet in outlets] == [0, 0, 0]
-    turn.core.flush()
-    assert [outlet.writes for outlet in outlets] == [1, 1, 1]
-    assert all(outlet.values == [0, 1, 2, 3, 4] for outlet in outlets)
-    turn.core.flush()
-    assert [outlet.writes for outlet in outlets] == [1, 1, 1]
-    turn.publish(source, "/a", 5)
-    assert turn.wakes == 2
 
 
 def test_a_read_is_one_offer_and_one_write_for_each_handler() -> None:
@@ -76,36 +55,12 @@ def test_what_is_published_within_the_write_of_a_read_wakes() -> None:
 # Subscriptions.
 
 
-def test_all_prefixes_or_none() -> None:
-    turn = Turn()
-    handler, _ = turn.join("/kept")
-    with pytest.raises(InvalidTopicError):
-        turn.core.subscribe(handler, ["/a", "/b\x00"])
-    assert handler.prefixes == {"/kept": 1}
-    assert turn.core.statistics().routing.subscriptions == 1
-    assert turn.core.prefixes.asked_of_links.minimal == ("/kept",)
-
-
 def test_peers_have_limits_of_their_own() -> None:
     turn = Turn(CoreLimits(HandlerLimits(1, 1, 1), peer_prefixes=2))
     leaf, _ = turn.join("/1", "/2", role=Role.LEAF)
     with pytest.raises(RejectedError, match="3 prefixes, the limit for a peer is 2"):
         turn.core.subscribe(leaf, ["/3"])
     assert turn.core.refused_for_limits() == {"prefixes": 1, "rules": 0, "services": 0}
-
-
-def test_many_prefixes_are_subscribed_to_in_steps() -> None:
-    turn = Turn()
-    handler, _ = turn.join("/0")
-    steps = turn.core.subscribing(handler, [f"/{number}" for number in range(100)])
-    for _ in range(10):
-        next(steps)
-        assert handler.prefixes == {"/0": 1}
-    for added in range(1, 100):
-        next(steps)
-        assert turn.core.statistics().routing.subscriptions == 1 + added
-    assert list(steps) == []
-    assert len(list(turn.core.unsubscribing(handler, [f"/{number}" for number in range(10)]))) == 9
 
 
 def test_only_attached_handlers_subscribe() -> None:
@@ -170,20 +125,6 @@ def test_a_handler_with_many_prefixes_leaves_over_several_turns() -> None:
     assert outlet.told == []
     assert told.known == set()
     assert not turn.core.prefixes._multimap._trie
-
-
-def test_all_that_leave_at_once_have_one_share_of_a_turn_together() -> None:
-    turn = Turn()
-    many = [turn.join(*(f"/{who}/{number}/" for number in range(100)))[0] for who in range(90)]
-    for handler in many:
-        turn.core.detach(handler, "the network is gone")
-    assert turn.core.statistics().routing.subscriptions >= 9000 - STEPS_PER_TURN
-    turns = 0
-    while left := turn.core.statistics().routing.subscriptions:
-        turn.core.flush()
-        turns += 1
-        assert left - turn.core.statistics().routing.subscriptions <= STEPS_PER_TURN
-    assert turns <= 9000 // STEPS_PER_TURN + 1
 
 
 def test_queues_of_all_that_leave_at_once_have_a_share_of_a_turn() -> None:
@@ -331,26 +272,6 @@ HERE, THERE = b"h" * 16, b"t" * 16
 
 
 # Links.
-
-
-def test_the_mesh_is_told_the_filter_and_its_changes() -> None:
-    turn = Turn()
-    turn.join("/a/", "/a/b", "/c")
-    told = Replies()
-    turn.core.prefixes.asked_of_links.tell(None, told)
-    assert told.changes == [Change(("/a/", "/c"))]
-    turn.join("/far", role=Role.LINK)
-    client, _ = turn.join("/a/x", "/d", "/d")
-    turn.core.subscribe(client, ["/"])
-    turn.core.unsubscribe(client, ["/", "/d"])
-    assert told.changes[1:] == [
-        Change(("/d",)),
-        Change(("/",), ("/a/", "/c", "/d")),
-        Change(("/a/", "/c", "/d"), ("/",)),
-    ]
-    turn.core.detach(client, "done")
-    assert told.changes[4:] == [Change(removed=("/d",))]
-    assert told.known == set(turn.core.prefixes.asked_of_links.minimal) == {"/a/", "/c"}
 
 
 def test_messages_without_a_way() -> None:
@@ -537,26 +458,3 @@ def test_what_counts_is_asked_for() -> None:
     asked.discard(later, "/c")
     assert "/c" in far.known
     assert asked.minimal == ("/a/b", "/always")
-
-
-def test_the_shell_is_woken_once_a_turn_whoever_asks_for_it() -> None:
-    turn = Turn(CoreLimits(HandlerLimits(3000, 3000, 3000), names=NameLimits(per_client=3000)))
-    outlet = FakePoster()
-    client = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
-    core = turn.core
-    core.attach(client)
-    core.subscribe(client, [f"/{number}/" for number in range(3000)])
-    core.subscribe_rules(client, [Rule(("a", f"b{number}")) for number in range(3000)])
-    at_once(core.requests.serving(client, [f"/{number}/" for number in range(3000)]))
-    for number in range(3000):
-        core.names.claim(client, Wish(f"a.n{number}"), 1)
-    core.flush()
-    woken = turn.wakes
-    core.detach(client, "lost")
-    while turn.wakes > woken:
-        assert turn.wakes == woken + 1
-        woken = turn.wakes
-        core.flush()
-    routing = core.statistics().routing
-    assert (routing.subscriptions, routing.rules, core.requests.statistics().services) == (0, 0, 0)
-    assert core.names.statistics().names == 0

@@ -208,11 +208,6 @@ class FilterAgainstNaive(RuleBasedStateMachine):
 TestFilterAgainstNaive = FilterAgainstNaive.TestCase
 
 
-def test_what_nobody_wants_cannot_be_discarded() -> None:
-    with pytest.raises(KeyError):
-        Filter().discard("/a")
-
-
 texts = st.one_of(nasty_texts, st.text(alphabet="/ab\u00e9\U0001f600", max_size=8), st.text(max_size=6))
 numbers = st.integers(0, 4)  # 0 too: a value may be false
 

@@ -15,7 +15,7 @@ from hub.mesh.graph import GraphChange
 from hub.messages.batch import Batch
 from hub.names.claim import Claim
 from hub.policy.policy import Action
-from hub.statistics.events import MESH_SHOWN, Event, joined, left, mesh_changed, name_event, overflow
+from hub.statistics.events import MESH_SHOWN, Event, mesh_changed, name_event
 from tests.hub.fakes import Turn, handler_of, values_of
 from tests.hub.rights.hall import policy_of
 
@@ -43,11 +43,6 @@ def test_who_gets_what_is_published(role: Role, received: set[Role | str]) -> No
     others = [handler_of(role=other) for other in Role]
     got = {"itself" if one is source else one.role for one in who_gets(source, *others)}
     assert got == received
-
-
-def test_without_links_is_the_same_tuple_where_there_is_none() -> None:
-    wanting = (handler_of(), handler_of(role=LEAF))
-    assert without_links(wanting) is wanting
 
 
 @pytest.mark.parametrize("role", Role)
@@ -192,21 +187,6 @@ def handler(role: Role) -> Handler:
     return made
 
 
-@pytest.mark.parametrize(
-    ("event", "topic", "more"),
-    [
-        (joined(handler(Role.CLIENT)), "$hub/client/joined", {"role": "client"}),
-        (left(handler(Role.CLIENT), "done"), "$hub/client/left", {"role": "client", "reason": "done"}),
-        (joined(handler(Role.LINK)), "$hub/peer/joined", {"role": "link"}),
-        (left(handler(Role.LINK), "lost"), "$hub/peer/left", {"role": "link", "reason": "lost"}),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_comings_and_goings(event: Event, topic: str, more: dict[str, Any]) -> None:
-    assert event == Event(topic, {"id": 5, "name": "zeek-1", "address": "nowhere"} | more)
-    assert values_of([Batch.of(event.topic, [event.value])]) == [event.value]
-
-
 def test_the_mesh_has_changed() -> None:
     a, b = b"a" * 16, b"b" * 16
     event = mesh_changed(GraphChange((b,), (), ((a, b, 3),), ()), {a: "here", b: "there"})
@@ -226,23 +206,3 @@ def test_the_mesh_has_changed() -> None:
 def test_names_come_and_go(what: str) -> None:
     event = name_event(what, Claim("a.b", handler(Role.CLIENT), ("x", "y"), 7, b"\x0a" * 16, 5))
     assert event == Event(f"$hub/names/{what}", {"name": "a.b", "labels": ["x", "y"], "owner": 5, "hub": "0a" * 16})
-
-
-def test_overflow_says_what_was_lost_and_what_is_held() -> None:
-    slow = handler(Role.CLIENT)
-    slow.prefixes = {"/a": 1, "/b": 2}
-    slow.pause()
-    slow.offer(Batch.of("/a", [1, 2, 3]))
-    event = overflow(slow, 2)
-    assert event.topic == "$hub/overflow"
-    assert event.value == {
-        "id": 5,
-        "name": "zeek-1",
-        "address": "nowhere",
-        "role": "client",
-        "lost": 2,
-        "total": 2,
-        "overflow": "drop-newest",
-        "queued": 1,
-        "prefixes": ["/a", "/b"],
-    }

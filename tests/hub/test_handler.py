@@ -151,20 +151,6 @@ def test_overflow_with_disconnect_ends_the_connection_and_says_why() -> None:
     assert (seen.queued_messages, seen.queued_bytes) == (0, 0)
 
 
-def test_overflow_with_disconnect_counts_what_the_turn_had_brought() -> None:
-    bench = Bench(messages=4, overflow=Overflow.DISCONNECT)
-    bench.offer(3)
-    bench.handler.pause()
-    bench.offer(4)
-    bench.offer(1)
-    ((_, text),) = bench.outlet.closed
-    assert "8 messages lost" in text
-    bench.flush()
-    assert bench.outlet.writes == 0
-    seen = bench.handler.statistics()
-    assert (seen.delivered_messages, seen.dropped_messages) == (0, 8)
-
-
 @pytest.mark.parametrize("paused", [False, True])
 def test_closing_throws_away_what_waits(paused: bool) -> None:  # noqa: FBT001
     bench = Bench()
@@ -428,15 +414,6 @@ def test_whoever_cannot_post() -> None:
     assert not handler.post(reply(0, -1), keep=True)
 
 
-def test_a_closed_handler() -> None:
-    handler, outlet = asking_handler()
-    handler.post(reply(0, -1))
-    handler.shut()
-    handler.flush()
-    assert not handler.post(reply(0, -2), keep=True)
-    assert not outlet.said
-
-
 PART = 4 * 1024 * 1024
 LARGE = Shape(((1, False),), padding=FREE_BYTES)  # One message that is more than what is always free
 
@@ -477,18 +454,6 @@ def test_with_room_large_ones_are_written_at_once() -> None:
     bench.flush()
     assert bench.outlet.gaps == [1]
     bench.offer(1)
-    bench.check_end()
-
-
-def test_what_has_waited_is_charged_already() -> None:
-    bench = Bench()
-    charged(bench.handler)
-    bench.handler.pause()
-    bench.offer(LARGE)
-    bench.offer(2)
-    fill(bench.handler)
-    bench.handler.resume()
-    assert bench.outlet.gaps == []
     bench.check_end()
 
 

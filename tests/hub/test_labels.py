@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -14,8 +13,7 @@ from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedE
 from hub.handlers.delivery import Role
 from hub.labels.envelope import ENVELOPE_LIMIT_BYTES, Envelope, tagged
 from hub.labels.rules import Rule, RuleIndex, check_rule
-from hub.limits import CoreLimits, HandlerLimits, RouteLimits
-from hub.messages.batch import Batch
+from hub.limits import CoreLimits, RouteLimits
 from hub.messages.frame import FLAG_BATCH, FLAG_TAGGED, KEY_LIMIT_BYTES, KIND_MESSAGES, Frame, topic_of
 from hub.names.claim import Wish
 from tests.hub.fakes import Turn, bring, frame_of
@@ -33,12 +31,6 @@ def test_out_and_back(envelope: Envelope) -> None:
     assert topic_of(FLAG_TAGGED, key) == envelope.topic.encode()
     assert Frame(KIND_MESSAGES, FLAG_TAGGED | FLAG_BATCH, key, b"").topic == envelope.topic.encode()
     assert envelope.routing_key[4:] == key
-
-
-def test_layout() -> None:
-    envelope = tagged("/a", ["low", "b"], sender="a.b", destination="c.d")
-    assert envelope.encode() == b"\0\x02/a\x03a.b\x03c.d\x01b\x03low"
-    assert tagged("/a").encode() == b"\0\x02/a\0\0"
 
 
 @given(envelopes, st.data())
@@ -376,64 +368,3 @@ def test_a_change_forgets_what_it_could_match_and_nothing_else() -> None:
     turn.core.names.claim(handler, Wish("s.s"), 1)
     assert forgotten() == {"ab of s"}
     assert turn.core.routes.clears == 0
-
-
-def test_very_many_at_once_are_all_forgotten() -> None:
-    turn = Turn()
-    handler, _ = turn.join()
-    for number in range(5_000):
-        turn.core.routes.miss(tagged(f"/t/{number}", ["hot"]).routing_key)
-    other = tagged("/t", ["cold"]).routing_key
-    turn.core.routes.miss(other)
-    turn.core.subscribe_rules(handler, [check_rule(["hot"])])
-    assert turn.core.routes.clears == 1
-    assert turn.core.routes.tagged_keys == turn.core.routes.size_bytes == 0
-
-
-def test_too_many_rules_are_refused_all_of_them() -> None:
-    turn = Turn(CoreLimits(HandlerLimits(rules=3)))
-    handler, _ = turn.join()
-    some = [check_rule([str(number)]) for number in range(4)]
-    turn.core.subscribe_rules(handler, some[:3])
-    turn.core.subscribe_rules(handler, some[:3])
-    with pytest.raises(RejectedError, match="4 rules, the limit for a client is 3"):
-        turn.core.subscribe_rules(handler, some)
-    assert len(turn.core.rules) == 3
-    turn.core.rules.unsubscribe(handler, some)
-    assert len(turn.core.rules) == 3
-    turn.core.rules.unsubscribe(handler, some)
-    assert len(turn.core.rules) == 0
-    assert not turn.core.rules.of(handler)
-
-
-def test_a_sender_is_who_it_says() -> None:
-    turn = Turn()
-    owner, _ = turn.join()
-    other, _ = turn.join()
-    link, _ = turn.join(role=Role.LINK)
-    _, outlet = turn.join("/")
-    refused: list[tuple[int, str, int]] = []
-    turn.core.authority.on_refused[other] = lambda error, messages: refused.append((error.code, error.text, messages))
-    turn.core.names.claim(owner, Wish("a.b"), 1)
-    envelope = tagged("/t", sender="a.b")
-    for value, source in enumerate((owner, other, link)):
-        bring(turn.core, source, [frame_of(envelope, value), frame_of("/t", value)])
-    assert outlet.values == [0, 0, 1, 2, 2]
-    assert refused == [(CloseCode.NOT_ALLOWED, "sender 'a.b': that name is not yours", 1)]
-    assert [handler.published_messages for handler in (owner, other, link)] == [2, 1, 2]
-    route = turn.core.routes.table[envelope.routing_key]
-    batch = Batch(frame_of(envelope, 0), 1)
-    turn.core.authority.check(owner, route, batch)
-    with pytest.raises(RejectedError, match="is not yours"):
-        turn.core.authority.check(other, route, batch)
-
-
-def test_all_pairs() -> None:
-    index: RuleIndex[int] = RuleIndex()
-    names = [f"{number:02}" for number in range(40)]
-    pairs = list(combinations(names, 2))
-    for value, pair in enumerate(pairs, 1):
-        index.add(Rule(pair), value)
-    for value, pair in enumerate(pairs, 1):
-        assert list(index.find("/t", pair)) == [value]
-    assert len(index.find("/t", tuple(names[:8]))) == 8 * 7 // 2

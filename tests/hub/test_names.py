@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
+from hub.errors import CloseCode, RejectedError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.handlers.remote_hub import RemoteHub
@@ -148,26 +148,9 @@ def settle(hubs: Iterable[Hub]) -> None:
             link.deliver(len(link.waiting))
 
 
-NAME = "org.example.Player"
-
-
 @pytest.fixture
 def hub() -> Hub:
     return Hub(1)
-
-
-@pytest.mark.parametrize(("name", "labels"), [("player", ()), ("a..b", ()), (NAME, ("",)), (NAME, ("x" * 129,))])
-def test_what_is_no_name(hub: Hub, name: str, labels: tuple[str, ...]) -> None:
-    with pytest.raises(InvalidNameError):
-        hub.client().claim(name, *labels)
-    assert hub.names.statistics() == NamesStatistics(0, 0, 0, 0, 1, 0, 0)
-
-
-def test_a_client_that_has_left_claims_nothing(hub: Hub) -> None:
-    one = hub.client()
-    one.leave()
-    with pytest.raises(ClosedError):
-        one.claim(NAME)
 
 
 def test_lists_in_pieces(hub: Hub) -> None:
@@ -208,33 +191,6 @@ def test_a_link_with_many_names_goes_in_portions() -> None:
         assert here.scheduler.is_busy
         here.next_turn()
     assert here.names.statistics() == NamesStatistics(0, 0, 0, 2500, 0, 0, 0)
-
-
-def test_clients_that_leave_together_give_up_a_share_of_their_names_each_turn() -> None:
-    hub = Hub(1, NameLimits(per_client=300))
-    leaving = [hub.client() for _ in range(10)]
-    for number, client in enumerate(leaving):
-        for each in range(200):
-            client.claim(f"a.n{number}.x{each}")
-    waiting, patient = leaving[3], hub.client()
-    waiting.claim("a.n9.x0", queue=True)
-    patient.claim("a.n9.x0", queue=True)
-    for client in leaving:
-        client.leave()
-    assert hub.names.statistics().names >= 2000 - STEPS_PER_TURN // 2
-    assert hub.names.register.owner("a.n9.x199") is None
-    newcomer = hub.client()
-    assert newcomer.claim("a.n9.x199") is Standing.OWNED
-    hub.names.release(newcomer.handler, "a.n9.x199")
-    turns = 0
-    while hub.scheduler.is_busy:
-        hub.next_turn()
-        turns += 1
-    assert turns in range(2, 4000 // STEPS_PER_TURN + 1)
-    assert [each["name"] for each in hub.names.register.list()] == ["a.n9.x0"]
-    assert hub.names.register.owner("a.n9.x0") is patient.handler
-    assert (hub.names.statistics().names, hub.names.statistics().waiting) == (1, 0)
-    assert (waiting.told, patient.told) == ([], [Change("a.n9.x0", Standing.OWNED)])
 
 
 def test_bad_announcements(hub: Hub) -> None:

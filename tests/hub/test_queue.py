@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hub.errors import InternalError
 from hub.handlers.queue import BoundedQueue
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import BATCH_OVERHEAD_BYTES, Batch, decode_values, encode_value
@@ -303,19 +301,3 @@ def test_what_cannot_be_split_is_accounted_for(
     assert not queue
     assert queue.messages == queue.size_bytes == 0
     assert place == offered
-
-
-# Plain examples of what the models say.
-
-
-def numbered(count: int, first: int = 0) -> Batch:
-    return Shape(((count, True),)).batch(first)
-
-
-def test_a_queue_obeys_one_policy() -> None:
-    queue = BoundedQueue(QueueLimits(messages=2), HELD)
-    offer(queue, numbered(3), Overflow.DROP_NEWEST)
-    queue.take(1)
-    assert queue.append_whole(numbered(2, first=3))
-    with pytest.raises(InternalError):
-        offer(queue, numbered(1, first=5), Overflow.DROP_OLDEST)

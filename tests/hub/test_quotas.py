@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.quotas import (
-    NO_LIMITS,
     QuotaLimits,
     Quotas,
     Rate,
@@ -61,15 +60,6 @@ def test_another_limit() -> None:
     alice.give_back(300)
     alice.set_limit(7)
     assert (take_all(alice), whole.sharers) == (7, 1)
-
-
-def test_what_is_added_without_asking() -> None:
-    whole, (alice, bob) = users(600, None, 10)
-    alice.add(700)
-    assert (whole.free, alice.room, bob.room) == (-100, 0, 0)
-    assert not bob.take(1)
-    alice.give_back(700)
-    assert (whole.free, bob.room) == (600, 10)
 
 
 def test_refusals_are_counted_and_told() -> None:
@@ -229,11 +219,6 @@ LIMITS = QuotaLimits(
 )
 
 
-def test_nothing_is_set() -> None:
-    assert NO_LIMITS.of("alice", frozenset({"small"})) == SetLimits()
-    assert LIMITS.of("bob", frozenset({"other"})) == SetLimits()
-
-
 def test_the_largest_of_several_roles() -> None:
     assert LIMITS.of("bob", frozenset({"small", "large"})) == SetLimits(
         {Resource.RULES: 20, Resource.NAMES: 1}, RateLimits(20, 100)
@@ -245,12 +230,6 @@ def test_what_is_set_for_the_user_himself_wins() -> None:
     assert LIMITS.of("alice", frozenset({"small", "large"})) == SetLimits(
         {Resource.RULES: 5, Resource.NAMES: 1}, RateLimits(20, 7)
     )
-
-
-def test_no_rate() -> None:
-    rate = Rate(RateLimits())
-    assert not rate.is_limited
-    assert rate.spend(10**9, 10**12, 5.0) == 0
 
 
 def test_messages() -> None:

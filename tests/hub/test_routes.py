@@ -15,7 +15,6 @@ from hub.errors import CloseCode, RejectedError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.limits import RouteLimits
-from hub.messages.batch import Batch
 from hub.messages.frame import FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
 from hub.messages.stretch import Stretch
 from hub.policy.language import read_policy
@@ -114,11 +113,6 @@ class RoutesAgainstMultimap(RuleBasedStateMachine):
 TestRoutesAgainstMultimap = RoutesAgainstMultimap.TestCase
 
 
-def test_the_key_is_that_of_the_frame() -> None:
-    batch = Batch.of("/a", [1])
-    assert next(iter(batch.parts())).routing_key == key_of("/a")
-
-
 @pytest.mark.parametrize("rest", ["", "/", "b", "\N{TILDE}", "é", "漢", "\uffff", "😀", "\U0010ffff"])
 def test_forgetting_reaches_every_topic_under_the_prefix(rest: str) -> None:
     routes = Routes(PrefixMultimap())
@@ -127,15 +121,6 @@ def test_forgetting_reaches_every_topic_under_the_prefix(rest: str) -> None:
         routes.miss(key)
     routes.forget("/é/n")
     assert list(routes.table) == neighbours
-
-
-def test_a_table_that_loses_much_is_emptied() -> None:
-    routes = Routes(PrefixMultimap())
-    for number in range(100):
-        routes.miss(key_of(f"/{'b' if number % 3 == 0 else 'a'}/{number}"))
-    routes.forget("/b/")
-    assert not routes.table
-    assert routes.clears == 1
 
 
 def test_a_full_table_is_emptied() -> None:
@@ -179,12 +164,6 @@ def test_refused_keys_are_not_remembered(key: bytes, code: CloseCode) -> None:
     assert not routes._by_topic
 
 
-@pytest.mark.parametrize("topic", ["$hub", "$HUB/x", "/$hub/x", "$hubs"])
-def test_topics_like_the_hubs_own_are_taken(topic: str) -> None:
-    routes = Routes(PrefixMultimap())
-    assert routes.miss(key_of(topic)) is routes.table[key_of(topic)]
-
-
 def test_found_routes_are_not_remembered() -> None:
     multimap: PrefixMultimap[Handler] = PrefixMultimap()
     handler = handler_of()
@@ -199,15 +178,6 @@ def test_found_routes_are_not_remembered() -> None:
     gc.collect()
     assert gone() is None
     assert not routes._interned
-
-
-def test_the_table_is_bounded_in_bytes_too() -> None:
-    routes = Routes(PrefixMultimap(), RouteLimits(bytes=5_000))
-    for number in range(100):
-        routes.miss(key_of(f"/{number}" + "x" * 1000))
-        assert len(routes.table) <= 2
-        assert routes.size_bytes == sum(2 * len(key) + 250 for key in routes.table)
-    assert routes.clears == 49
 
 
 def test_what_was_decided_by_another_policy_is_forgotten_at_once() -> None:
@@ -263,13 +233,6 @@ def test_memory_that_is_wanted_is_let_go_of_at_once() -> None:
     routes.clear()
     assert not routes._abandoned
     assert remembered() is None
-
-
-def test_adopting_nothing_where_nothing_is_remembered() -> None:
-    routes = Routes(PrefixMultimap())
-    routes.adopt(None)
-    assert not routes._abandoned
-    assert routes.clears == 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,11 +300,3 @@ def test_routes_of_nobody_cost_no_batch() -> None:
     stretch, runs = stretch_of([Way(()), Way(("a",)), Way(())])
     ((handlers, batch),) = stretch.gathered(lambda way: way.handlers)
     assert (list(handlers), batch.frames) == (["a"], runs[1])
-
-
-def test_runs_one_by_one() -> None:
-    ways = [Way(("a",)), Way(("b",)), Way(("a",))]
-    stretch, runs = stretch_of(ways, behind=b"more")
-    assert [(run.route, run.frames, run.messages) for run in stretch] == [
-        (way, run, place + 1) for place, (way, run) in enumerate(zip(ways, runs, strict=True))
-    ]

@@ -131,19 +131,6 @@ def test_whoever_has_few_readers_goes_ahead() -> None:
     assert crowd.served == WRITES_PER_TURN
 
 
-def test_all_reads_of_a_turn_have_one_share() -> None:
-    crowd = Crowd(0)
-    rooms = [[crowd.turn.join(f"/room/{room:03}")[1] for _ in range(FEW + 1)] for room in range(WRITES_PER_TURN)]
-    for room in range(len(rooms)):
-        crowd.read((f"/room/{room:03}", room))
-    written = [outlet for room in rooms for outlet in room if outlet.told]
-    assert len(written) == WRITES_PER_TURN
-    assert crowd.settle() == FEW
-    assert [[outlet.values for outlet in room] for room in rooms] == [
-        [[room]] * (FEW + 1) for room in range(len(rooms))
-    ]
-
-
 def test_order_and_nothing_lost() -> None:
     """What comes for those who wait is written with what they have, in its order; whoever pauses gets it later."""
     chance = random.Random(7)  # noqa: S311 -- a test
@@ -227,17 +214,3 @@ def test_a_few_who_are_dear_take_several_turns() -> None:
     assert [len(outlet.values) for outlet in dear] == [1, 2, 0, 0]
     crowd.settle()
     assert [outlet.values for outlet in dear] == [[text, 2]] * 4
-
-
-def test_a_quiet_pair_does_not_wait_behind_who_is_dear() -> None:
-    crowd = Crowd(0)
-    dear = [join_dear(crowd, "/sealed") for _ in range(4)]
-    text = "x" * (WRITES_PER_TURN * SMALL_WRITE_BYTES // DEAR)
-    quiet, both = crowd.turn.join("/quiet")[1], crowd.turn.join("/sealed")[1]
-    crowd.read(("/sealed", text))
-    crowd.read(("/quiet", 1))
-    assert both.values == [text]
-    assert quiet.values == [1]
-    assert sum(bool(outlet.values) for outlet in dear) == 1
-    crowd.settle()
-    assert [outlet.values for outlet in dear] == [[text]] * 4

@@ -104,28 +104,6 @@ def test_nested_beyond_reason() -> None:
     assert "too large to show" in str(refusal(("hub.toml", {"queue": {"messages": value}})))
 
 
-def test_later_layers_win_key_by_key() -> None:
-    settings, origins = merge(
-        [
-            ("hub.toml", {"name": "one", "queue": {"messages": 10, "bytes": "1MiB"}}),
-            ("environment HUB_QUEUE_MESSAGES", {"queue": {"messages": 20}}),
-            ("flag --name", {"name": "two"}),
-        ]
-    )
-    assert settings.name == "two"
-    assert settings.queue == QueueLimits(20, 1024 * 1024, Overflow.DROP_OLDEST)
-    assert {path: origin for path, origin in origins.items() if origin != DEFAULT} == {
-        "name": "flag --name",
-        "queue.messages": "environment HUB_QUEUE_MESSAGES",
-        "queue.bytes": "hub.toml",
-    }
-
-
-def test_every_layer_is_checked() -> None:
-    error = refusal(("hub.toml", {"queue": {"messages": 0}}), ("flag --queue-messages", {"queue": {"messages": 5}}))
-    assert error.source == "hub.toml"
-
-
 def test_two_journals() -> None:
     error = refusal(("hub.toml", {"journal": {"path": "a"}}), ("flag --journal-of", {"journal": {"of": "core"}}))
     assert (error.source, error.key) == ("flag --journal-of", "journal.of")

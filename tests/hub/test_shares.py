@@ -143,16 +143,6 @@ def test_a_full_share_is_a_full_queue() -> None:
     assert hub.held("alice") == SIZE
 
 
-def test_the_text_of_a_close_is_short_enough() -> None:
-    user = "u" * 64
-    hub = Hub(**{user: SetLimits({QUEUED: SIZE})})
-    _, outlet = hub.join(user, "/a", stalled=True, limits=QueueLimits(overflow=Overflow.DISCONNECT))
-    fill(hub, "/a", 2)
-    ((_, text),) = outlet.closed
-    assert user in text
-    assert len(text) <= 123
-
-
 def test_who_pays_where_memory_is_short() -> None:
     resident = 0
     memory = Memory(160 * SIZE, lambda: resident)
@@ -176,34 +166,6 @@ def test_who_pays_where_memory_is_short() -> None:
 
 
 # Everything else that is charged.
-
-
-def test_connections() -> None:
-    hub = Hub(alice=SetLimits({Resource.CONNECTIONS: 2}))
-    first, outlet = hub.join("alice")
-    hub.join("alice")
-    third, turned_away = hub.join("alice", "/a")
-    assert not turned_away.closed
-    hub.core.flush()
-    text = "user alice has 2 connections, 1 more are too many: the limit for this user is 2"
-    assert turned_away.closed == [(CloseCode.TRY_AGAIN_LATER, text)]
-    assert not outlet.closed
-    hub.leave(third)
-    hub.leave(first)
-    fourth, taken = hub.join("alice")
-    hub.core.flush()
-    assert not taken.closed
-    assert fourth.share is not None
-
-
-def test_another_policy() -> None:
-    hub = Hub()
-    handler, _ = hub.join("alice", "/a", "/b")
-    hub.core.authority.adopt(Policy({}, {}, QuotaLimits(users={"alice": SetLimits({Resource.PREFIXES: 2})})))
-    with pytest.raises(RejectedError, match=r"user alice has 2 prefixes, 1 more are too many"):
-        hub.core.subscribe(handler, ["/c"])
-    hub.core.authority.adopt(None)
-    hub.core.subscribe(handler, ["/c"])
 
 
 def test_a_client_that_takes_all_it_can() -> None:
@@ -405,14 +367,6 @@ def test_what_waits_for_a_link_is_its_users() -> None:
     assert writer.published_messages == 0  # a client without a share has published it here
 
 
-def test_a_link_that_this_hub_has_dialled_is_nobodys() -> None:
-    hub = Hub()
-    handler = link(hub, None, "/a", stalled=True)
-    publish(hub.core, "/a", PAYLOAD)
-    assert handler.queued_messages == 1
-    assert hub.quotas.wholes[Resource.QUEUED_BYTES].free == hub.quotas.wholes[Resource.QUEUED_BYTES].total
-
-
 def test_what_other_hubs_want_is_charged_to_nobody() -> None:
     resources = (Resource.PREFIXES, Resource.RULES, Resource.SERVICES, Resource.NAMES)
     hub = Hub(dict.fromkeys(resources, 10), west=SetLimits(dict.fromkeys(resources, 1)))
@@ -450,29 +404,12 @@ def test_a_request_from_another_hub_is_the_links() -> None:
     assert hub.held("west", Resource.PENDING_REQUESTS) == 1
 
 
-def test_a_request_to_another_hub_is_who_asks() -> None:
-    hub = Hub()
-    link(hub, "west", Served("/s"))
-    alice, _ = hub.join("alice")
-    hub.core.requests.ask(alice, Request(b"/s", 1, 0, b"\x00"), 0)
-    assert hub.held("alice", Resource.PENDING_REQUESTS) == 1
-    assert hub.held("west", Resource.PENDING_REQUESTS) == 0
-
-
 def allowance(memory: Memory | None = None) -> Allowance[str]:
     return Allowance("prefixes", Resource.PREFIXES, 2, 3, memory or Memory(), len)
 
 
 def take(one: Allowance[str], handler: Handler, held: dict[str, int], *wanted: str) -> list[str]:
     return list(one.taking(handler, held, wanted))
-
-
-def charged(*items: str) -> int:
-    memory = Memory()
-    one = allowance(memory)
-    for item in items:
-        take(one, handler_of(), {}, item)
-    return memory.charged_bytes
 
 
 def shared(most: int) -> tuple[Allowance[str], list[Handler], Usage]:
@@ -534,36 +471,3 @@ def test_limits(role: Role, most: int | None) -> None:
         take(one, handler, {"0": 7}, *wanted[:most])
     assert caught.value.code == CloseCode.NOT_ALLOWED
     assert one.refused_total == most
-
-
-def test_replies_that_wait_are_charged() -> None:
-    hub = Hub(alice=SetLimits({QUEUED: 5000}))
-    alice, _ = hub.join("alice", stalled=True)
-    reply = Reply(7, Status.OK, b"." * 2000)
-    assert alice.post(reply)
-    assert alice.post(reply)
-    taken = hub.held("alice")
-    assert 4000 < taken < 5000
-    assert not alice.post(reply)
-    assert alice.post(reply, keep=True)
-    assert hub.held("alice") == taken // 2 * 3
-    alice.resume()
-    assert hub.held("alice") == 0
-
-
-def test_names() -> None:
-    hub = Hub(alice=SetLimits({Resource.NAMES: 2}))
-    first, _ = hub.join("alice")
-    second, _ = hub.join("alice")
-    names = hub.core.names
-    names.claim(first, Wish("org.a"), 1)
-    names.claim(second, Wish("org.a", queue=True), 2)
-    names.claim(second, Wish("org.a", queue=True), 3)
-    with pytest.raises(RejectedError, match=r"user alice has 2 names, 1 more are too many"):
-        names.claim(first, Wish("org.b"), 4)
-    hub.leave(first)
-    assert hub.held("alice", Resource.NAMES) == 1
-    names.claim(second, Wish("org.b"), 5)
-    names.release(second, "org.a")
-    names.release(second, "org.b")
-    assert hub.held("alice", Resource.NAMES) == 0

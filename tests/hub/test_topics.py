@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub import errors
 from hub.errors import (
     CloseCode,
     InvalidNameError,
@@ -225,21 +224,6 @@ def test_bytes_that_are_no_text() -> None:
         decode_name(b"a.\xff")
 
 
-@pytest.mark.parametrize(
-    ("parent", "children"),
-    [
-        ("HubError", "UsageError PeerError StorageError InternalError"),
-        ("UsageError", "InvalidTopicError InvalidNameError ClosedError BusyError"),
-        ("PeerError", "ProtocolError RejectedError ConnectionLostError RequestError"),
-        ("StorageError", "JournalCorruptError JournalUnavailableError"),
-    ],
-)
-def test_the_tree_is_the_one_in_the_docstring(parent: str, children: str) -> None:
-    found = [child.__name__ for child in getattr(errors, parent).__subclasses__() if child.__module__ == "hub.errors"]
-    assert sorted(found) == sorted(children.split())
-    assert all(child in str(errors.__doc__) for child in found)
-
-
 def test_an_error_of_the_far_side_bears_a_code_and_a_text() -> None:
     error = RejectedError(CloseCode.NOT_ALLOWED, "no room")
     assert (error.code, error.text, str(error)) == (1008, "no room", "no room (1008)")
@@ -261,24 +245,3 @@ def test_whoever_is_not_recognised_learns_nothing_else() -> None:
     error = pickle.loads(pickle.dumps(NotRecognisedError(0.5)))  # noqa: S301 -- our own bytes
     assert isinstance(error, ProtocolError)
     assert (error.delay_s, error.code, error.text) == (0.5, 4401, NotRecognisedError().text)
-
-
-def test_close_codes_are_those_of_the_wire() -> None:
-    assert {code.name: int(code) for code in CloseCode} == {
-        "DONE": 1000,
-        "GOING_AWAY": 1001,
-        "PROTOCOL_ERROR": 1002,
-        "WRONG_KIND": 1003,
-        "BAD_DATA": 1007,
-        "NOT_ALLOWED": 1008,
-        "TOO_BIG": 1009,
-        "INTERNAL_ERROR": 1011,
-        "TRY_AGAIN_LATER": 1013,
-        "OVERFLOW": 4008,
-        "ALREADY_CONNECTED": 4009,
-        "THAT_IS_YOURSELF": 4010,
-        "GONE": 4011,
-        "JOURNAL_FAILED": 4012,
-        "NOT_RECOGNISED": 4401,
-        "FORBIDDEN": 4403,
-    }

@@ -16,7 +16,7 @@ from peers.server.server import Server
 from tests.connections.pretend import PretendLoop, PretendTransport
 from tests.hub.fakes import FakeOutlet, handler_of
 
-RUNS = 150
+RUNS = 60
 
 
 class Side:

@@ -175,14 +175,6 @@ async def test_much_by_prefix_and_time_beside_a_live_stream(chain: Chain) -> Non
         assert live.lost_messages == 0
 
 
-async def test_huge_records(chain: Chain) -> None:
-    hubs = await chain(3)
-    size_bytes = 16_000_000
-    await record(hubs[2], b"a", b"x" * size_bytes, b"z")
-    async with connect(hubs[0].url) as client:
-        assert [len(value) for value in await values(client, "/n", hub="hub-2")] == [1, size_bytes, 1]
-
-
 async def test_a_record_too_large_for_a_link(chain: Chain) -> None:
     hubs = await chain(3)
     await record(hubs[2], b"a", b"x" * (16 * 1024 * 1024 - 5), b"z")
@@ -219,27 +211,6 @@ async def test_no_such_hub(chain: Chain) -> None:
             await client.subscribe("/n", from_offset=0, hub="hub-2").open()
         with pytest.raises(UsageError, match="give from_offset"):
             client.subscribe("/n", hub="hub-2")
-
-
-async def test_a_name_that_two_hubs_have(chain: Chain, start_hub: StartHub, tmp_path: Path) -> None:
-    hubs = await chain(2)
-    twin = await start_hub(name="hub-1", settings=recording(tmp_path / "other"))
-    hubs[0].dial(twin)
-    await known([hubs[0], twin])
-    await record(hubs[1], "one")
-    await record(twin, "two", topic="/m")
-    async with connect(hubs[0].url) as client:
-        error = await refused(client, hub="hub-1")
-        assert error.code == CloseCode.BAD_DATA
-        assert hubs[1].server.id.hex() in error.text
-        assert twin.server.id.hex() in error.text
-        assert await values(client, "/n", hub=hubs[1].server.id.hex()) == ["one"]
-        assert await values(client, "/m", hub=twin.server.id.hex()) == ["two"]
-        await hubs[0].stop_dialling()
-        await twin.crash()
-        hubs[0].dial(hubs[1])
-        await eventually(lambda: set(hubs[0].server.core.mesh.graph.reached) == {hub.server.id for hub in hubs})
-        assert await values(client, "/n", hub="hub-1") == ["one"]
 
 
 # What happens meanwhile.
@@ -369,15 +340,6 @@ async def test_the_hub_that_is_named_comes_later(start_hub: StartHub, tmp_path: 
         await opening
         assert (await anext(stream)).value == 1
         stream.close_nowait()
-
-
-async def test_hubs_that_name_each_other(start_hub: StartHub) -> None:
-    names = {"first": "second", "second": "first", "alone": "alone"}
-    hubs = [await start_hub(name=name, settings=Settings(journal=JournalSettings(of=of))) for name, of in names.items()]
-    await linked(hubs[:2])
-    for hub, text in ((hubs[0], "journal of hub 'second': that hub"), (hubs[2], "hub 'alone'")):
-        async with connect(hub.url) as client:
-            assert f"{text} has no journal of its own" in (await refused(client)).text
 
 
 # Who may.
@@ -747,24 +709,6 @@ async def test_a_hub_that_is_not_there(start_hub: StartHub) -> None:
     async with connect(near.url) as publisher:
         await publisher.publish("/a", 1)
     assert await events(live, 1) == [(None, 1)]
-
-
-async def test_an_offset_of_another_journal(start_pair: StartPair) -> None:
-    near, far, endpoint = await start_pair()
-    await record(far, 0, topic="/a")
-    client = await http(near, endpoint)
-    await client.send(request("/v1/events?prefix=/a", "GET", "Last-Event-ID: 17"))
-    answer = await client.answer()
-    assert answer.status == 410
-    assert str(int(CloseCode.GONE)).encode() in answer.body
-
-
-async def test_events_that_are_not_recorded_there(start_pair: StartPair) -> None:
-    near, _, endpoint = await start_pair("/kept/")
-    client = await follow(near, "prefix=/a", endpoint=endpoint)
-    async with connect(near.url) as publisher:
-        await publisher.publish("/a", 1)
-    assert await events(client, 1) == [(None, 1)]
 
 
 async def test_streams_that_are_equally_far_ask_once(start_pair: StartPair) -> None:

@@ -10,8 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Wanted
-from hub.mesh.upstream import FAR_EPOCH
-from hub.messages.frame import EPOCH_LIMIT, Frame, Origin, encode_frame
+from hub.messages.frame import Frame, Origin, encode_frame
 from hub.settings.settings import MeshSettings, Settings
 from peers.wire.control import decode_notice, encode_origin
 from peers.wire.kinds import Kind
@@ -27,7 +26,6 @@ from tests.links.meshes import QuietPair
 _PEER, _OTHER = b"peer" * 4, b"else" * 4
 _HUBS_LIMIT = 100
 _PREFIXES_LIMIT = 5_000
-_FRAME_BYTES = 1 << 20
 
 
 @pytest.fixture
@@ -49,10 +47,6 @@ async def linked(hub: Hub) -> MeshPeer:
 
 def routing(frames: list[Frame]) -> list[AnnouncementPart | Digest | Wanted]:
     return [decode_routing(frame.body) for frame in frames if frame.kind == Kind.ROUTING]
-
-
-def other(number: int) -> bytes:
-    return number.to_bytes(16, "big")
 
 
 async def test_origins_that_cannot_be(pair: QuietPair) -> None:
@@ -92,33 +86,6 @@ async def test_small_frames_that_ask_for_large_ones(pair: QuietPair, asks: str) 
     assert 0 < copies < 15
 
 
-async def test_gaps_without_end(pair: QuietPair) -> None:
-    hub = pair.near
-    peer = await linked(hub)
-    for first in range(1, 3_000, 1_000):
-        news = [Announcement(other(number), 5, 6, "", None, ("/a",)) for number in range(first, first + 1_000)]
-        await peer.send(*told(*news))
-    frames = await peer.ping()
-    assert 0 < sum(isinstance(one, Wanted) for one in routing(frames)) <= 3_000
-    assert len(hub.server.core.mesh.records) == 3
-    await pair.exchange()
-
-
-async def test_twenty_thousand_hubs(pair: QuietPair) -> None:
-    hub = pair.near
-    peer = await linked(hub)
-    for first in range(1, 3_001, 1_000):
-        news = [Announcement(other(number), 0, 1, "x", ((_PEER, 1),)) for number in range(first, first + 1_000)]
-        await peer.send(*told(*news))
-    frames = await peer.ping()
-    notices = [decode_notice(frame.body).text for frame in frames if frame.kind == Kind.NOTICE]
-    assert any(f"{_HUBS_LIMIT} hubs are known here, the limit is {_HUBS_LIMIT}" in text for text in notices)
-    assert hub.server.core.mesh.statistics().refused_total == 3_000 - (_HUBS_LIMIT - 3)
-    assert len(hub.server.core.mesh.records) == _HUBS_LIMIT
-    await pair.exchange()
-    assert len(pair.far.server.core.mesh.records) <= _HUBS_LIMIT
-
-
 async def test_a_filter_without_end(pair: QuietPair) -> None:
     hub = pair.near
     peer = await linked(hub)
@@ -140,21 +107,6 @@ async def test_a_filter_without_end(pair: QuietPair) -> None:
     await peer.ping()
     await eventually(lambda: len(pair.far.server.core.mesh.records[_PEER].wants) == _PREFIXES_LIMIT)
     await eventually(lambda: not hub.server.core.scheduler.is_busy)
-
-
-async def test_links_that_change_all_the_time(pair: QuietPair) -> None:
-    hub = pair.near
-    peer = await linked(hub)
-    for number in range(2, 202):
-        links = ((hub.server.id, 1 + number % 3), *((other(one), 1) for one in range(number % 7)))
-        await peer.send(*told(Announcement(_PEER, number - 1, number, "", links)))
-        if not number % 50:
-            await pair.exchange()
-    await peer.send(*told(Announcement(_PEER, 0, SEQ_LIMIT, "peer", ((hub.server.id, 1),), ("/last",))))
-    await peer.send(*told(Announcement(_PEER, 0, 2_000, "peer", ((hub.server.id, 1),), ("/later",))))
-    await peer.ping()
-    assert list(hub.server.core.mesh.records[_PEER].wants) == ["/last"]
-    await eventually(lambda: pair.far.server.core.mesh.records[_PEER].seq == SEQ_LIMIT)
 
 
 async def test_numbers_that_cannot_be(pair: QuietPair) -> None:
@@ -202,61 +154,13 @@ async def test_who_speaks_in_the_name_of_others(pair: QuietPair) -> None:
     assert not far.wanted_by(hub)
 
 
-async def test_the_highest_epoch_in_the_name_of_a_hub_that_is_linked(pair: QuietPair) -> None:
-    hub, far = pair.near, pair.far
-    reader, writer = await hub.client("/a"), await far.client()
-    await eventually(lambda: far.wanted_by(hub) == {"/a"})
-    await writer.publish("/a", 1)
-    assert await reader.values(1) == [("/a", 1)]
-    peer = await linked(hub)
-    await peer.send(encode_origin(Origin(far.server.id, EPOCH_LIMIT)), publication("/a", "a lie"))
-    await peer.send(*told(Announcement(far.server.id, 0, SEQ_LIMIT, "liar", ())))
-    await peer.ping()
-    await writer.publish("/a", 2)
-    assert await reader.values(1) == [("/a", 2)]
-    assert hub.server.core.mesh.repeated_messages == 1
-    await pair.exchange()
-
-
-async def test_a_newer_epoch_in_the_name_of_a_hub_that_is_linked(pair: QuietPair) -> None:
-    hub, far = pair.near, pair.far
-    reader, writer = await hub.client("/a"), await far.client()
-    await hub.client("/b")
-    await eventually(lambda: far.wanted_by(hub) == {"/a", "/b"})
-    peer = await linked(hub)
-    with capture_logs() as logs:
-        for lie in (far.server.core.mesh.origin.epoch + 1_000, FAR_EPOCH):
-            await peer.send(encode_origin(Origin(far.server.id, lie)), publication("/a", "a lie"))
-            assert await reader.values(1) == [("/a", "a lie")]
-            await writer.publish("/b", "unheard")
-            await eventually(lambda lie=lie: far.server.core.mesh.origin.epoch > lie)  # type: ignore[misc]
-            await writer.publish("/a", lie)
-            assert await reader.values(1) == [("/a", lie)]
-            await pair.exchange()
-    assert far.server.core.mesh.clashes == 2
-    assert [line["hub"] for line in logs if "id of this one" in line["event"]] == [far.server.id.hex()]
-
-
 # Real hubs.
 
 _DAY_S = 86_400.0
-_FLAPS = 20
-_BURST = 8  # So many changes of links a hub announces at once, and then one a second (docs/mesh.md)
 
 
 def warnings(logs: Iterable[MutableMapping[str, Any]]) -> list[str]:
     return [line["event"] for line in logs if line["log_level"] not in {"debug", "info"}]
-
-
-async def test_two_hubs_with_one_id(pair: QuietPair, start_hub: StartHub) -> None:
-    twins = [await start_hub(name=name, hub_id=b"twin" * 4) for name in ("one", "other")]
-    with capture_logs() as logs:
-        async with pair.busy():
-            for twin, hub in zip(twins, (pair.near, pair.far), strict=True):
-                twin.dial(hub)
-            await eventually(lambda: all(twin.server.core.mesh.clashes >= 3 for twin in twins))
-    assert [line["hub"] for line in logs if line["log_level"] == "warning"] == [(b"twin" * 4).hex()] * 2
-    assert {text[:35] for text in warnings(logs)} == {"another hub has the id of this one,"}
 
 
 async def test_a_hub_that_dials_itself(pair: QuietPair) -> None:
@@ -267,19 +171,6 @@ async def test_a_hub_that_dials_itself(pair: QuietPair) -> None:
     (line,) = [line for line in logs if line["log_level"] == "warning"]
     assert (line["event"], line["reason"], dialler.attempts) == ("no link to peer", dialler.last_reason, 1)
     assert dialler.last_reason == "that is yourself: a hub does not peer with itself (4010)"
-
-
-async def test_a_link_that_flaps(pair: QuietPair, start_hub: StartHub) -> None:
-    flapping = await start_hub(name="flapping")
-    mesh, clock = pair.far.server.core.mesh, pair.far.clock
-    before, since_s = mesh.statistics().announcements_total, clock.time()
-    async with pair.busy():
-        flapping.dial(pair.near)
-        for _ in range(_FLAPS):
-            await eventually(lambda: len(flapping.server.links) == 1)
-            await flapping.crash()
-    told = mesh.statistics().announcements_total - before
-    assert 0 < told <= 2 * (_BURST + 1 + clock.time() - since_s)
 
 
 @pytest.mark.parametrize("jump_s", [-9_000 * _DAY_S, 9_000 * _DAY_S])

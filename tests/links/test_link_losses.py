@@ -1,12 +1,14 @@
-"""Links that are cut, held and slowed: every loss is told on both sides, and a link is up again at once."""
+"""Links that are cut, held and slowed: every loss is told on both sides, and a link is up again at once; which stay."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from typing import Any
 
 from hub.errors import CloseCode
-from hub.limits import QueueLimits
 from hub.messages.frame import Origin, encode_frame
+from peers.transport.transport import UNSENT_BYTES
 from peers.wire.control import (
     Account,
     Notice,
@@ -21,7 +23,7 @@ from peers.wire.kinds import Kind
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
-from tests.hubs.mesh_peer import LINK_ID, MeshPeer, hub_hello
+from tests.hubs.mesh_peer import LINK_ID, PEER_ID, MeshPeer, hub_hello
 from tests.hubs.raw_client import RawClient, numbered
 from tests.hubs.settings import settings_of
 from tests.links.meshes import know_each_other
@@ -119,42 +121,6 @@ async def test_messages_on_their_way_when_a_link_is_cut(north: Hub, south: Hub, 
     assert told(north) == (81, 0, 0, 0)
 
 
-async def test_a_loss_where_nothing_was_confirmed_yet(north: Hub, south: Hub, way: Way) -> None:
-    reader = await south.client("/flood")
-    north.dial(way)
-    await linked(north, south, "/flood")
-    watcher = await north.client("$hub/links/")
-    publisher = await north.client()
-    await publisher.send(numbered("/flood", range(500), together=7))
-    assert await reader.numbers_and_gaps(500) == list(range(500))
-    way.cut()
-    assert await losses(watcher, 2) == [
-        {"lost": 500, "exactly": False, "sent": True},
-        {"lost": 0, "exactly": True, "sent": True},
-    ]
-    assert told(north) == told(south) == (0, 0, 0, 0)
-
-
-async def test_a_way_that_swallows_everything(north: Hub, south: Hub, way: Way) -> None:
-    await south.client("/flood")
-    north.dial(way)
-    await linked(north, south, "/flood")
-    south.later(2.0)
-    publisher = await north.client()
-    way.hold()
-    await publisher.send(numbered("/flood", range(300)))
-    await publisher.ping()
-    first = north.server.links.find(b"\x02" * 16)
-    way.replace()
-    for hub in (north, south):
-        for _ in range(20):
-            hub.later(2.0)
-    await eventually(lambda: north.server.links.find(b"\x02" * 16) not in (first, None))
-    await eventually(lambda: told(north)[3] == 0)
-    assert told(north) == (300, 0, 0, 0)
-    await eventually(lambda: told(south) == (0, 0, 300, 0))
-
-
 async def test_how_soon_a_silent_peer_is_given_up(start_hub: StartHub, south: Hub, way: Way) -> None:
     north = await start_hub(name="north", settings=settings_of(ping_after_s=2.0, ping_timeout_s=1.0))
     await south.client("/flood")
@@ -169,33 +135,6 @@ async def test_how_soon_a_silent_peer_is_given_up(start_hub: StartHub, south: Hu
             break
         north.later(0.5)
     assert 3.0 <= steps / 2 <= 5.0
-
-
-async def test_the_queue_of_a_link_that_is_cut(start_hub: StartHub, south: Hub) -> None:
-    north = await start_hub(name="north", settings=settings_of(queue=QueueLimits(messages=100)))
-    way = await Way(south.endpoint).start()
-    await south.client("/flood")
-    north.dial(way)
-    await linked(north, south, "/flood")
-    link = north.handler("south")
-    publisher = await north.client()
-    way.hold()
-    sent = 0
-    while link.dropped_messages < 200:
-        await publisher.send(numbered("/flood", range(sent, sent + 100), padding=2000))
-        await publisher.ping()
-        sent += 100
-    dropped = link.dropped_messages
-    way.replace()
-    way.cut()
-    await eventually(lambda: told(north)[0] > 0 and told(north)[3] == 0)
-    lost, possibly, _, _ = told(north)
-    assert possibly == 0
-    assert lost + dropped + south.server.core.statistics().published_messages_total == sent
-    await eventually(lambda: told(south)[2] == lost + dropped)
-    await linked(north, south, "/flood")
-    assert (told(north)[0], told(south)[2]) == (lost, lost + dropped)
-    await way.stop()
 
 
 async def test_both_ends_count_what_waited_as_the_other_side_said_goodbye(north: Hub) -> None:
@@ -374,20 +313,61 @@ async def test_messages_that_newer_ones_have_overtaken(north: Hub) -> None:
     assert north.server.core.mesh.statistics().overtaken_messages_total == 4
 
 
-async def test_what_was_overtaken_is_told_at_the_hub_that_has_refused_it(north: Hub, south: Hub) -> None:
+# Which links stay, and what does not cross them.
+
+
+async def test_little_is_unsent_and_the_hubs_own_topics_do_not_cross(north: Hub, south: Hub) -> None:
+    watcher = await north.client("")
     north.dial(south)
-    near, behind = await north.client("/a"), await south.client("/a")
-    await eventually(lambda: north.wanted_by(south) == south.wanted_by(north) == {"/a"})
-    await eventually(lambda: south.server.id in north.server.core.mesh.graph.reached)
-    old, new = await mesh_peer(north, 7), await mesh_peer(north, 8)
-    await old.send(encode_origin(Origin(b"\x07" * 16, 10)), numbered("/a", range(2)))
-    for reader in (near, behind):
-        assert await reader.numbers_and_gaps(2) == [0, 1]
-    await new.send(encode_origin(Origin(b"\x07" * 16, 12)), numbered("/a", range(5, 6)))
-    await behind.numbers_and_gaps(6, start=5)
-    await old.send(numbered("/a", range(2, 4)))
-    await old.ping()
-    await new.send(numbered("/a", range(6, 7)))
-    assert (await behind.frame()).kind == Kind.MESSAGES
-    assert [frame.kind for frame in await near.ping()] == [Kind.MESSAGES, Kind.NOTICE, Kind.MESSAGES]
-    assert await behind.ping() == []
+    await eventually(lambda: len(north.server.links) == len(south.server.links) == 1 and south.wanted_by(north) == {""})
+    assert unsent_bytes(north) == [0, UNSENT_BYTES]
+    assert unsent_bytes(south) == [UNSENT_BYTES]
+    await (await south.client(name="in the south")).publish("/end", 1)
+    seen: list[str] = []
+    while seen[-1:] != ["/end"]:
+        seen += [topic for topic, _ in await watcher.values(1)]
+    assert [topic for topic in seen if topic != "$hub/mesh"] == ["$hub/peer/joined", "/end"]
+
+
+def unsent_bytes(hub: Hub) -> list[int]:
+    socks = [one.transport.get_extra_info("socket") for one in hub.server.connections]
+    return sorted(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) for sock in socks)
+
+
+async def test_a_peer_may_not_publish_the_hubs_own_topics(north: Hub) -> None:
+    watcher = await north.client("$hub/peer/")
+    peer = await north.peer()
+    assert [topic for topic, _ in await watcher.values(1)] == ["$hub/peer/joined"]
+    await peer.send(encode_frame(Kind.MESSAGES, b"\xc0", key=b"$hub/peer/joined"))
+    assert [frame.kind for frame in await peer.ping()] == [Kind.NOTICE]
+    assert await watcher.ping() == []
+    assert len(north.server.links) == 1
+
+
+async def test_a_second_link_is_refused(north: Hub) -> None:
+    first = await north.peer()
+    first.is_ponging = False
+    second = await north.raw()
+    await second.send(hub_hello(name="second"))
+    while (asked := await first.frame()).kind != Kind.PING:
+        pass
+    await first.send(encode_frame(Kind.PONG, asked.body))
+    text = f"already connected: one link between two hubs is enough, hub {PEER_ID.hex()} has one"
+    assert await second.end() == (CloseCode.ALREADY_CONNECTED, text)
+    await north.peer(name="another", id=b"\x78" * 16)
+    assert len(north.server.links) == 2
+
+
+async def test_a_client_is_no_peer(north: Hub, south: Hub) -> None:
+    await south.stop_listening()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(Hello(protocol=1, role="client").encode())
+        await reader.read(-1)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", south.endpoint.port)
+    dialler = north.dial(south)
+    await eventually(lambda: dialler.last_reason != "")
+    server.close()
+    assert dialler.last_reason == "a peer must be a hub, the far side is a client (1002)"

@@ -15,10 +15,8 @@ from hub.mesh.announcement import Announcement, Told, Wanted
 from hub.mesh.mesh import Mesh
 from hub.messages.batch import Batch
 from hub.messages.frame import Origin, iterate_frames
-from hub.messages.request_frame import Item, Reply, Request, Status
 from hub.quotas import QuotaLimits, RateLimits, SetLimits
 from hub.settings.keys import ConfigError
-from peers.connections.tcp import render_items
 from peers.server.link import PING_EVERY_S, PORTIONS_PER_TURN, Lag, LinkProof, MeshNews
 from peers.server.traffic import LinkTraffic
 from peers.wire.control import Renewal, decode_origin, decode_token, encode_origin
@@ -205,16 +203,6 @@ def test_news_are_written_once_a_turn_in_portions() -> None:
     assert scene.end_turn() == 0
 
 
-def test_news_that_come_while_others_are_written() -> None:
-    scene = Scene()
-    most = PORTIONS_PER_TURN * PORTION
-    scene.tell(most + 1)
-    scene.end_turn()
-    scene.tell(1)
-    assert scene.end_turn() == 2
-    assert not scene.news.is_due
-
-
 @pytest.mark.parametrize("fit", [None, only_small])
 def test_origin_stands_where_it_changes(fit: Callable[[list[Batch]], list[bytes]] | None) -> None:
     news = Scene(fit).news
@@ -236,29 +224,6 @@ def test_news_stand_before_the_messages_that_they_route() -> None:
     messages, origin, routing = Kind.MESSAGES, Kind.ORIGIN, Kind.ROUTING
     assert kinds(scene.news.render([batch(NEAR, 2)])) == [routing, origin, origin, messages]
     assert kinds(scene.news.render([batch(NEAR, 3)])) == [messages]
-
-
-@pytest.mark.parametrize("fit", [None, only_small])
-def test_what_was_written_is_what_the_handler_counts_and_what_stands_beside_it(
-    fit: Callable[[list[Batch]], list[bytes]] | None,
-) -> None:
-    scene = Scene(fit)
-    counted = written = 0
-    rounds = (
-        [batch(NEAR, 1)],
-        [batch(NEAR, 2)],
-        [batch(FAR, "x" * 1000)],
-        [batch(FAR, 3), batch(NEAR, 4), batch(NEAR, 5)],
-    )
-    for number, batches in enumerate(rounds):
-        if number == 1:
-            scene.tell(1)
-        counted += sum(one.frames_bytes for one in batches)
-        written += sum(map(len, scene.news.render(batches)))
-    items: list[Item] = [Request(b"/a", 1, 100, b"\x01"), Reply(1, Status.OK, b"\x02" * 20_000)]
-    counted += sum(item.size_bytes for item in items)
-    written += sum(map(len, scene.news.post(items, render_items(items))))
-    assert written == counted + scene.news.beside_bytes
 
 
 # What is told of it.

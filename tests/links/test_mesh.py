@@ -19,7 +19,6 @@ from peers.server.traffic import LinkTraffic
 from peers.wire.control import NameClaim, decode_origin, encode_claim
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
-from tests.connections.bridge.zeeks import Bridged, Zeek, publishing
 from tests.connections.rights.conftest import recognise
 from tests.connections.tcp.asking import answered, answering, asked, asking, serve, values_in
 from tests.hub.rights.hall import policy_of
@@ -27,9 +26,7 @@ from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import LOOPBACK, Hub
 from tests.hubs.raw_client import RawClient, numbered, publication
-from tests.hubs.settings import settings_of
 from tests.links.meshes import know_each_other, row, settled
-from tests.websocket.zeek.messages import count
 
 _POLICY = """
 [roles.linked]
@@ -142,27 +139,6 @@ async def test_what_a_link_in_the_middle_may_bring_and_take(start_hub: StartHub)
     assert guarded.server.audit.refused_total == 20
 
 
-async def test_a_hub_between_cannot_keep_what_is_wanted(start_hub: StartHub) -> None:
-    small = Settings(mesh=MeshSettings(prefixes=60))
-    hubs = a, b, c = [await start_hub(name=name, settings=small if name == "b" else None) for name in "abc"]
-    a.dial(b)
-    b.dial(c)
-    await know_each_other(hubs)
-    wanted = [f"/{number:02}" for number in range(100)]
-    reader, publisher = await c.client(*wanted), await a.client()
-    await eventually(lambda: b.wanted_by(c) == {""})
-    await eventually(lambda: a.wanted_by(c) == {""})
-    a.dial(c)
-    await eventually(lambda: a.wanted_by(c) == set(wanted))
-    await settled(hubs)
-    await publisher.send(*(publication(topic, 1) for topic in wanted))
-    assert await reader.values(100) == [(topic, 1) for topic in wanted]
-    await reader.unsubscribe(*wanted[:60])
-    await publisher.send(*(publication(topic, 2) for topic in wanted[60:]))
-    assert await reader.values(40) == [(topic, 2) for topic in wanted[60:]]
-    await eventually(lambda: a.wanted_by(c) == b.wanted_by(c) == set(wanted[60:]))
-
-
 async def test_everything_is_what_a_link_may_take(start_hub: StartHub) -> None:
     a, c = await start_hub(name="a", settings=Settings(mesh=MeshSettings(prefixes=1))), await start_hub(name="hub-1")
     recognise(a, policy_of(_POLICY))
@@ -173,23 +149,6 @@ async def test_everything_is_what_a_link_may_take(start_hub: StartHub) -> None:
     await publisher.send(publication("/other/", 1), publication("/taken/", 2))
     assert await reader.values(1) == [("/taken/", 2)]
     assert a.handler("hub-1").delivered_messages == 1
-
-
-async def test_a_zeek_reaches_a_client_two_hops_away(start_hub: StartHub) -> None:
-    hubs = await row(start_hub, "near", "middle", "far")
-    zeek = Zeek()
-    await zeek.start()
-    reader = await hubs[2].client("/zeek")
-    await eventually(lambda: hubs[0].wanted_by(hubs[2]) == {"/zeek"})
-    async with Bridged(hubs[0], publishing(zeek, "/for/")):
-        connection, prefixes = await zeek.greet()
-        assert prefixes == ["/zeek"]
-        await connection.send(count("/zeek/dns", 7).decode())
-        assert (await reader.frame()).topic == b"/zeek/dns"
-        await eventually(lambda: hubs[2].wanted_by(hubs[0]) == {"/for/"})
-        await reader.publish("/for/zeek", 8)
-        assert "/for/zeek" in str(await connection.recv())
-    await zeek.crash()
 
 
 # By which hub messages enter.
@@ -330,14 +289,6 @@ async def test_a_link_takes_requests_as_far_as_it_may(start_hub: StartHub) -> No
     assert (await answered(requester)).status == Status.TIMED_OUT
     hubs[2].later(1.1)
     await eventually(lambda: hubs[0].server.core.requests.statistics().late_total == 1)
-
-
-async def test_many_prefixes_over_a_link(start_hub: StartHub) -> None:
-    north = await start_hub(name="north", settings=settings_of(frame_bytes=4096))
-    south = await start_hub(name="south", settings=settings_of(services_per_client=2000))
-    await serve(await south.client(), *(f"/prefix/{number}" for number in range(1500)))
-    north.dial(south)
-    await eventually(lambda: services(north) == 1500)
 
 
 # Names.

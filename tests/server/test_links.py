@@ -211,16 +211,6 @@ def test_names_are_bounded() -> None:
     assert sum(one.carried.received_messages for one in shown.values()) == NAMES_KEPT + 1
 
 
-def test_the_links_that_are_up() -> None:
-    traffic, one, other = Traffic(), Standing("one"), Standing("other")
-    for link in (one, other):
-        traffic.begin(link, 0.0)
-    traffic.end(one, 0.0)
-    assert list(traffic.standing()) == [other]
-    fields = shown_of(traffic)["other"].fields()
-    assert (fields["hub"], fields["links"], fields["cost"], fields["path_changes"]) == ("other", 1, 1, 0)
-
-
 # Which link stays; crossed dialling is played through in `tests/links/test_crossed`.
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -102,31 +101,6 @@ async def test_what_a_far_side_cannot_read(server: Server) -> None:
     assert value(families, "hub_messages_dropped_total", overflow="drop-oldest") == 3
 
 
-async def test_counters_keep_what_left(server: Server) -> None:
-    totals = []
-    for _ in range(3):
-        handler = join(server, messages=1, overflow=Overflow.DROP_OLDEST)
-        for number in range(4):
-            if number == 2:
-                handler.pause()
-            publish(server.core, "/a", number, source=handler)
-            server.core.flush()
-            families = scrape(server)
-            totals.append(
-                [
-                    value(families, "hub_messages_published_total"),
-                    value(families, "hub_messages_delivered_total"),
-                    value(families, "hub_messages_dropped_total", overflow="drop-oldest"),
-                    value(families, "hub_delivered_bytes_total"),
-                ]
-            )
-        server.core.detach(handler, "gone")
-    assert all(
-        later >= earlier for one, two in itertools.pairwise(totals) for earlier, later in zip(one, two, strict=True)
-    )
-    assert totals[-1][0] == 12
-
-
 async def test_connections(server: Server) -> None:
     class Socket:
         address, read_bytes = "", 21
@@ -154,14 +128,6 @@ async def test_connections(server: Server) -> None:
     assert value(scrape(server), "hub_ready") == 0
 
 
-async def test_the_route_cache(server: Server) -> None:
-    publish(server.core, "/a", 1)
-    publish(server.core, "/a", 2)
-    publish(server.core, "/b", 3)
-    families = scrape(server)
-    holds(families, hub_route_misses_total=2, hub_routes=2, hub_routes_limit=Settings().limits.routes)
-
-
 async def test_stores(server: Server) -> None:
     server.stores.open(StoresSettings(open=("a=:memory:", "b=:memory:"), feeds=("b=/b",)))
     server.stores.feeds[0].send([Batch.of("/b", [1, 2])])
@@ -179,10 +145,6 @@ async def test_stores(server: Server) -> None:
     assert value(families, "hub_store_operations_total", store="b", what="fed_lost") == 0
     assert value(families, "hub_store_entries", store="b") == 1
     await server.stores.stop()
-
-
-async def test_without_a_journal(server: Server) -> None:
-    assert not [family for family in scrape(server) if family.startswith("hub_journal")]
 
 
 async def test_the_journal(server: Server, journal: Journal) -> None:

@@ -29,7 +29,6 @@ from peers.server.server import KEYS_LIMIT, MINUTE_S, LogStatistics, LogThrottle
 from peers.server.ticker import Ticker
 from tests.descriptors import no_descriptor_left
 from tests.hub.fakes import FakeOutlet, handler_of
-from tests.hub.fakes import publish as publish_at
 from tests.hubs.clock import ShiftedLoop
 
 # A look at the whole hub once a second; it takes a part of a turn.
@@ -116,22 +115,6 @@ def test_rates_are_what_was_done_between_two_looks() -> None:
     assert (source.newest("lag_s"), source.newest("connections"), source.newest("dropped_messages")) == (0.25, 2, 0)
     assert reader.handler is not None
     assert source.newest("out_bytes") == reader.handler.delivered_bytes * 10 / 17 / 2
-
-
-def test_who_has_left_is_in_the_sums() -> None:
-    source = Source()
-    publisher, other = source.join(), source.join()
-    publish(source, publisher, "/a", 100)
-    publisher.read_bytes = 1000
-    source.beat(1.0)
-    publish(source, publisher, "/a", 3)
-    publisher.read_bytes += 30
-    source.leave(publisher)
-    publish(source, other, "/a", 2)
-    source.beat(2.0)
-    assert (source.newest("in_messages"), source.newest("in_bytes"), source.newest("connections")) == (5, 30, 1)
-    source.beat(3.0)
-    assert (source.newest("in_messages"), source.newest("in_bytes")) == (0, 0)
 
 
 @pytest.mark.parametrize("is_link", [True, False])
@@ -274,18 +257,6 @@ def test_what_was_put_off_belongs_to_it(times: ReadTimes, clock: Clock) -> None:
     assert times.due_s == pytest.approx(5.0 + BETWEEN_S)
 
 
-def test_one_that_never_comes_to_its_turn(times: ReadTimes, clock: Clock) -> None:
-    times.begin(5.0, 1)
-    times.put_off(object())
-    clock.now_s += 70
-    assert times.due_s <= 75.0
-    times.begin(75.0, 1)
-    clock.now_s += 1
-    times.end()
-    assert times.seconds.statistics().total == 71
-    assert sum(times.seconds.statistics().counts) == 2
-
-
 # How long messages wait in the queue of a far side that reads too slowly.
 
 
@@ -343,18 +314,6 @@ def test_the_oldest_are_dropped() -> None:
     assert queue.handler.dropped_messages == 3
     assert queue.resume(4.0, takes=1)
     assert queue.observed == (2, 1.0 + 3.0)
-
-
-def test_the_newest_are_dropped() -> None:
-    queue = Queue(messages=3, overflow=Overflow.DROP_NEWEST)
-    queue.offer(3)
-    assert queue.resume(1.0, takes=1)
-    queue.offer(11)
-    assert queue.handler.dropped_messages == 10
-    assert queue.resume(4.0, takes=1)
-    assert queue.observed == (1, 1.0)
-    assert queue.resume(9.0, takes=1)
-    assert queue.observed == (2, 1.0 + 8.0)
 
 
 # How much memory there is, and giving back what is free.
@@ -461,23 +420,6 @@ def test_keys_are_bounded() -> None:
 @pytest.fixture
 async def server() -> Server:
     return Server(Settings(limits=Limits(connections=2, frame_bytes=5000)), name="north")
-
-
-async def test_the_end_of_a_turn(server: Server) -> None:
-    outlet = FakeOutlet()
-    handler = Handler(outlet, role=Role.LOCAL, limits=QueueLimits())
-    server.core.attach(handler)
-    server.core.subscribe(handler, ["/a"])
-    publish_at(server.core, "/a", 1)
-    publish_at(server.core, "/a", 2)
-    order: list[str] = []
-    server.after_turn(lambda: order.append(f"{outlet.writes} writes"))
-    assert outlet.writes == 0
-    await asyncio.sleep(0)
-    assert outlet.writes == 1
-    assert outlet.values == [1, 2]
-    assert order == ["1 writes"]
-    assert isinstance(outlet.told[0], Batch)
 
 
 async def test_limits_reach_the_core() -> None:

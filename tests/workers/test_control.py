@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, strategies
 
 from hub.errors import ConnectionLostError, HubError, UsageError
-from hub.quotas import USERS_SHOWN
 from hub.requests.hub_services import Later
 from hub.settings.keys import KEYS, merge, value_at
 from hub.settings.settings import Settings
@@ -26,8 +25,8 @@ from peers.server.server import Server
 from peers.transport.timing import CLIENT_CAP_S
 from peers.workers import gathering
 from peers.workers.control import Control, Functions, Orders, of_worker
-from peers.workers.gathering import MERGES, PAGES, FromWorker, Gathering, WorkerCounts, merged_page, plain
-from peers.workers.workers import START_S, STEADY_S, Supervision
+from peers.workers.gathering import MERGES, PAGES, FromWorker, Gathering, WorkerCounts, merged_page
+from peers.workers.workers import STEADY_S, Supervision
 
 # What a worker is told: the settings of the hub, without what belongs to the hub as a whole.
 
@@ -68,16 +67,6 @@ def test_a_worker_has_the_settings_of_the_hub() -> None:
         "zeek.clones": (),
         "drain.clients_per_s": 25,
     }
-
-
-def test_a_journal_elsewhere_is_that_of_workers_too() -> None:
-    settings = msgspec.structs.replace(SETTINGS, journal=msgspec.structs.replace(SETTINGS.journal, path="", of="far"))
-    assert of_worker(settings, LISTEN, CORE).journal.of == "far"
-
-
-def test_somebody_is_always_moved_off() -> None:
-    slow = msgspec.structs.replace(SETTINGS, drain=msgspec.structs.replace(SETTINGS.drain, clients_per_s=1))
-    assert of_worker(slow, LISTEN, CORE).drain.clients_per_s == 1
 
 
 def test_names_of_workers() -> None:
@@ -178,17 +167,6 @@ async def test_who_is_silent_is_left_out(server: Server, join: Join, monkeypatch
     assert b"hub_workers_silent_total 2.0" in await awaited(all_of_metrics(whole))
 
 
-async def test_histograms_of_all_processes(server: Server, join: Join) -> None:
-    far = Server(Settings(), name="worker")
-    far.queue_times.observe(0.3)
-    one, _ = await join({}, {"part": lambda _: plain(far)})
-    told = await awaited(all_of_metrics(all_of(server, one)))
-    assert b'hub_queue_seconds_bucket{le="0.25",worker="1"} 0.0' in told
-    assert b'hub_queue_seconds_bucket{le="0.5",worker="1"} 1.0' in told
-    assert b'hub_queue_seconds_bucket{le="0.5",worker="core"} 0.0' in told
-    assert told.count(b"# TYPE hub_queue_seconds histogram") == 1
-
-
 async def test_why_a_hub_is_not_ready(server: Server, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     ready, _ = await join({}, {"part": lambda _: ""})
     starting, _ = await join({}, {"part": lambda _: "the hub is starting"})
@@ -237,12 +215,6 @@ async def test_a_worker_asks_the_core(server: Server, join: Join) -> None:
 def test_a_page_of_connections() -> None:
     parts = [[{"id": first + 3 * number} for number in range(all_who.PAGE)] for first in (1, 2, 3)]
     assert [row["id"] for row in merged_page(parts)] == list(range(1, all_who.PAGE + 1))
-
-
-def test_a_larger_page_of_connections() -> None:
-    parts = [[{"id": first + 3 * number} for number in range(200)] for first in (1, 2, 3)]
-    assert [row["id"] for row in merged_page(parts, {"limit": 200})] == list(range(1, 201))
-    assert len(merged_page(parts, {"limit": 1 << 40})) == 600
 
 
 def user(name: str, *, connections: int, roles: tuple[str, ...] = ("member",)) -> dict[str, Any]:
@@ -304,17 +276,6 @@ def test_handlers_of_all_processes() -> None:
     ]
 
 
-def test_no_more_users_than_one_process_shows() -> None:
-    parts = [
-        process(f"hub/{part}", users=[share(f"user-{part}-{number}", 1 + part) for number in range(USERS_SHOWN)])
-        for part in (0, 1)
-    ]
-    found = MERGES["statistics"](parts)["users"]
-    assert len(found) == USERS_SHOWN + 1
-    assert {one["user"][:7] for one in found[:-1]} == {"user-1-"}
-    assert (found[-1]["user"], found[-1]["users"], found[-1]["held"]) == ("", USERS_SHOWN, {"prefixes": USERS_SHOWN})
-
-
 def test_what_was_done_is_added_up() -> None:
     assert MERGES["kick"]([{"kicked": 1}, {"kicked": 2}]) == {"kicked": 3}
     assert MERGES["drain"]([{"clients": 0, "seconds": 0.0}, {"clients": 5, "seconds": 0.5}]) == {
@@ -364,19 +325,6 @@ def test_who_ends_is_started_again_after_a_while() -> None:
     assert supervision.started == 3
 
 
-def test_who_takes_too_long_is_told_once() -> None:
-    supervision = Supervision(1)
-    supervision.due(0.0)
-    assert supervision.next_s() == START_S
-    assert supervision.overdue(START_S - 1) == []
-    assert supervision.overdue(START_S) == [1]
-    assert supervision.overdue(START_S + 1) == []
-    assert supervision.due(START_S + 1) == []
-    assert supervision.next_s() == math.inf
-    wait_s = supervision.end(1, START_S + 2)
-    assert supervision.due(START_S + 2 + wait_s) == [1]
-
-
 def longest_wait_s(served_s: float) -> float:
     supervision, now_s, longest_s = Supervision(1, DRAWS), 0.0, 0.0
     for _ in range(50):
@@ -392,18 +340,6 @@ def longest_wait_s(served_s: float) -> float:
 def test_waits_grow_while_it_ends_at_once() -> None:
     assert 10 < longest_wait_s(1.0) <= CLIENT_CAP_S
     assert longest_wait_s(STEADY_S) <= 0.1
-
-
-def test_nobody_is_started_while_the_hub_stops() -> None:
-    supervision = Supervision(2)
-    supervision.due(0.0)
-    supervision.serves(1, 0.0)
-    supervision.end(2, 0.0)
-    supervision.stop()
-    assert supervision.due(math.inf) == []
-    assert supervision.next_s() == math.inf
-    assert supervision.end(1, 1.0) == math.inf
-    assert supervision.ended == 1
 
 
 @given(

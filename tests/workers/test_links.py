@@ -7,7 +7,6 @@ import os
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,14 +143,6 @@ async def test_a_link_comes_back_when_its_worker_dies(both: RunningHub, far: Run
         await linked(outside, "both/", "far")
         await until_heard([*workers, outside], "/after")
     assert len(workers_of(both.process.pid)) == 2
-
-
-async def test_two_hubs_elsewhere(both: RunningHub, far: RunningHub, spread: SpreadClients, tmp_path: Path) -> None:
-    workers = await spread(both.tcp)
-    with run_hub(tmp_path, "--name", "second", "--peer", both.tcp, "--peer", far.tcp) as second:
-        async with connect(far.tcp) as one, connect(second.tcp) as other:
-            await linked(one, "second", "far")
-            await publish_all([*workers, one, other], "/two/", [one])
 
 
 async def test_clients_of_all_workers_hear_of_zeek_nodes(start_workers: StartWorkers, spread: SpreadClients) -> None:

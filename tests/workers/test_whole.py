@@ -16,7 +16,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hub.errors import CloseCode, HubError, RejectedError, RequestError, RequestFailedError
 from hub.limits import Overflow
-from peers.cli.top import Assembly, Snapshot
 from peers.client import Client, ConsumerStream, MessageStream, connect
 from peers.client.journal import Record
 from peers.transport.endpoints import Endpoint
@@ -32,13 +31,6 @@ pytestmark = pytest.mark.timeout(120)
 PROCESSES = {"core", "1", "2"}
 
 # What a hub with a journal and a store answers, as far as it is asked here.
-SERVICES = {
-    f"$hub/{name}"
-    for name in (
-        *("consumers", "drain", "history", "journal", "kick", "losses", "mesh/graph", "mesh/trace", "names", "nodes"),
-        *("reload", "rights", "services", "settings", "state", "stores", "topics", "users", "who"),
-    )
-}
 Clients = tuple[Client, Client]
 
 
@@ -98,26 +90,6 @@ async def test_metrics(both: RunningHub, clients: Clients) -> None:
     del clients
 
 
-async def look(client: Client) -> Snapshot:
-    assembly = Assembly()
-    async with client.subscribe("$hub/statistics") as messages:
-        while (snapshot := assembly.feed((await anext(messages)).value)) is None:
-            pass
-    return snapshot
-
-
-async def test_statistics(both: RunningHub, clients: Clients) -> None:
-    async with connect(both.tcp, name="ada"), connect(both.tcp, name="bob"):
-        for client in clients:
-            snapshot = await look(client)
-            names = [handler.name for handler in snapshot.handlers]
-            assert {"ada", "bob"} <= set(names)
-            assert names.count("both") == 2, "each worker's link to the core"
-            assert names.count("both/1") == names.count("both/2") == 1
-            assert len({handler.id for handler in snapshot.handlers}) == len(names)
-            assert snapshot.hub == "both"
-
-
 async def test_who_is_connected_and_kicked_anywhere(both: RunningHub, clients: Clients) -> None:
     names = [f"client-{number:02}" for number in range(70)]
     many = {name: await connect(both.tcp, name=name, reconnect=False) for name in names}
@@ -137,15 +109,6 @@ async def test_who_is_connected_and_kicked_anywhere(both: RunningHub, clients: C
             await client.request("$hub/kick", {})
     for client in many.values():
         await client.close()
-
-
-async def test_rights(clients: Clients) -> None:
-    offered = [(await client.request("$hub/rights", None))["asks"] for client in clients]
-    assert offered[0] == offered[1]
-    assert set(offered[0]) >= SERVICES
-    for client in clients:
-        for topic in SERVICES - {"$hub/drain", "$hub/kick", "$hub/mesh/trace"}:
-            await client.request(topic, None)
 
 
 def of_clients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -416,21 +379,6 @@ async def test_members_that_are_lost_or_kicked(both: RunningHub, clients: Client
             await take(first, 6)
         assert told.value.code == CloseCode.FORBIDDEN
     assert await other.remove_consumer("m")
-
-
-async def test_a_query_says_how_far_it_is(clients: Clients) -> None:
-    one, other = clients
-    end = 1 + [await one.publish_confirmed("/q", number) for number in range(3)][-1]
-    for client, position in ((one, end - 2), (other, end - 1)):
-        told = {"name": "q", "prefixes": ["/q"], "position": position}
-        assert await client.request("$hub/consumers/commit", told) is None
-    found = await row(one)
-    assert (found["name"], found["position"], found["lag"], found["members"]) == ("q", end - 1, 1, 0)
-    with pytest.raises(RequestFailedError, match="is a query"):
-        await other.consume("q", "/q").open()
-    with pytest.raises(RequestFailedError, match=f"behind the end of the journal, which is {end}"):
-        await one.request("$hub/consumers/commit", {"name": "q", "prefixes": ["/q"], "position": end + 1})
-    assert await other.remove_consumer("q")
 
 
 async def test_clients_of_all_workers_share_a_store(clients: Clients) -> None:

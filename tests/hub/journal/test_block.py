@@ -232,13 +232,6 @@ def test_says_that_a_block_is_damaged() -> None:
         to_frames(MIXED[:39])
 
 
-def test_keeps_its_functions_apart_from_its_bytes() -> None:
-    small = pack([(1_000, MIXED_FRAMES)], 7, limit_records=1)
-    assert merge(small) == MIXED
-    assert select(MIXED, 8, 9) == small[1]
-    assert to_frames(MIXED) == [(MIXED_FRAMES, 3)]
-
-
 MIXED_BLOCKS = [MIXED, MIXED_ENCODED, MIXED_SPARSE]
 some_columns = st.sets(st.sampled_from(COLUMNS))
 
@@ -259,12 +252,6 @@ def test_what_was_asked_for(block: bytes, columns: set[Column]) -> None:
         )
         for number, record in enumerate(whole)
     ]
-
-
-@pytest.mark.parametrize("block", MIXED_BLOCKS)
-def test_all_columns_are_the_block(block: bytes) -> None:
-    assert excerpt_of(block, COLUMNS) is block
-    assert whole_of(block) is block
 
 
 def test_its_size() -> None:

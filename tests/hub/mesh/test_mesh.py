@@ -216,22 +216,6 @@ def test_two_hubs_with_one_id_and_one_number(far_links: int) -> None:
     assert twin.clashes
 
 
-def test_what_a_hub_says_itself_comes_back_to_it() -> None:
-    a, b, c = Hub(1), Hub(2), Hub(3)
-    connect(a, b)
-    connect(b, c)
-    connect(c, a)
-    settle(a, b, c, now_s=0)
-    late = Announcement(a.id, 0, a.mesh.records[a.id].seq, "hub 1", tuple(a.mesh.records[a.id].neighbours.items()))
-    link = next(iter(a.links))
-    a.mesh.hear(link, late)
-    disconnect(a, c)
-    a.mesh.hear(link, late)
-    a.mesh.check(1)
-    a.mesh.hear(link, late)
-    assert a.clashes == []
-
-
 @pytest.mark.parametrize("seq", [OUTBID_LIMIT, OUTBID_LIMIT + 1, SEQ_LIMIT])
 def test_a_number_that_leaves_no_room_above_it_is_not_outbid(seq: int) -> None:
     a, _, link = pair()
@@ -316,16 +300,6 @@ def test_a_hub_that_is_linked_here_is_believed_over_others() -> None:
     b.mesh.change(Change(("/more",)))
     settle(a, b, c, now_s=1)
     assert a.wanted[b.id] == {"/b", "/more"}
-
-
-def test_what_is_told_by_a_link_that_is_gone_is_passed_over() -> None:
-    a, b = Hub(1), Hub(2)
-    connect(a, b)
-    link = next(iter(a.links))
-    disconnect(a, b)
-    a.mesh.link_down(link)
-    a.mesh.hear(link, Digest(()))
-    assert a.mesh.take(link) == []
 
 
 def test_whoever_watches_is_told_of_hubs_and_links() -> None:

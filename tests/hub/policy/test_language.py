@@ -99,14 +99,6 @@ def test_built_in_roles_give_way() -> None:
     assert not rights.may_all(Action.SUBSCRIBE, "/b/")
 
 
-def test_what_was_decided_for_a_domain() -> None:
-    policy = read(POLICY)
-    domain = policy.domain(Action.PUBLISH, "/status/sensor-7/x")
-    assert policy.rights("sensor-7").may_by(Action.PUBLISH, domain)
-    assert not policy.rights("alice").may_by(Action.PUBLISH, domain)
-    assert policy.domain(Action.PUBLISH, "/status/sensor-7/y") == domain
-
-
 @pytest.mark.parametrize(
     ("text", "place", "told"),
     [

@@ -10,12 +10,10 @@ import pytest
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from hub.limits import RequestLimits
 from hub.mesh.announcement import Announcement
 from hub.messages.frame import FLAG_BATCH, FLAG_SHARED
 from hub.messages.request_frame import Reply, Request, Status
 from hub.names.claim import Announced, Wish
-from hub.prefixes import Change
 from hub.requests.services import COMPARED, Block, PureBlock
 from tests.hub.fakes import at_once, handler_of
 from tests.hub.requests.party import MOST, FakePoster, Room, answers, asked, packed, reply, request
@@ -74,22 +72,6 @@ def test_what_is_pending_is_not_cut_out(made: type[PureBlock], room: Room, servi
     assert room.requests._participants[requester].asked_requests == 4
 
 
-def test_the_limits() -> None:
-    room = Room(RequestLimits(pending=3, pending_total=6))
-    room.join("/")
-    (requester, told), (link, link_told) = room.join(), room.join(role=Role.LINK)
-    room.ask(requester, request("/a", 0, *range(3)))
-    room.ask(requester, request("/a", 9, 9))
-    room.ask(link, request("/a", 0, *range(3)))
-    room.ask(link, request("/a", 9, 9))
-    ((one, status, text),) = answers(told.take())
-    assert (one, status) == (9, Status.OVERFLOW)
-    assert "3 of your requests are pending, the limit is 3" in text
-    ((one, status, text),) = answers(link_told.take())
-    assert (one, status) == (9, Status.OVERFLOW)
-    assert "6 requests are pending at this hub, the limit is 6" in text
-
-
 def test_no_topic(room: Room, service: tuple[Handler, FakePoster]) -> None:
     requester, told = room.join()
     room.ask(requester, Request(b"/\xff", 1, 0, b"\x01"))
@@ -134,18 +116,6 @@ def test_a_shared_reply_that_must_be_cut(status: Status, room: Room, service: tu
     assert [item.status for item in told if isinstance(item, Reply)] == [status] * 2
     if status is Status.OK:
         assert told == [reply(1, "A"), reply(2, "B")]
-
-
-def test_late_and_unasked(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    requester, _ = room.join()
-    stranger, _ = room.join()
-    room.ask(requester, request("/a", 1, *range(3)))
-    room.answer(service[0], reply(0, *range(3)))
-    assert "too late" in room.answer(service[0], reply(1, 1, 1))
-    assert "nothing of that kind" in room.answer(service[0], reply(3, 1))
-    assert "nothing of that kind" in room.answer(stranger, reply(0, 1, 1, 1))
-    statistics = room.requests.statistics()
-    assert (statistics.late_total, statistics.unasked_total) == (2, 4)
 
 
 @pytest.fixture
@@ -204,21 +174,6 @@ def test_what_came_over_a_link(room: Room) -> None:
     assert link_told.take() == []
 
 
-def test_what_the_mesh_is_told(room: Room) -> None:
-    told: list[Change] = []
-    service, _ = room.join("/a", "/b")
-    room.join("/far", role=Role.LINK)
-    room.requests.services.tell(told.append)
-    other, _ = room.join("/a", "/c")
-    room.core.detach(service, "gone")
-    at_once(room.requests.unserving(other, ["/a"]))
-    assert told == [Change(added=("/a", "/b")), Change(added=("/c",)), Change(removed=("/b",)), Change(removed=("/a",))]
-    room.core.detach(other, "gone")
-    assert told[4:] == [Change(removed=("/c",))]
-    room.requests.services.tell(told.append)
-    assert len(told) == 5
-
-
 def test_what_cannot_be_served(room: Room) -> None:
     service, _ = room.join()
     with pytest.raises(RejectedError, match="the hub's own"):
@@ -275,15 +230,6 @@ def test_a_service_that_does_not_read(room: Room) -> None:
     ((one, status, _),) = answers(told.take())
     assert (one, status) == (3, Status.OVERFLOW)
     assert room.requests.statistics().pending == 2
-
-
-def test_values_that_cannot_be_told_apart(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    (one, one_told), (other, other_told) = room.join(), room.join()
-    room.ask(one, request("/a", 1, "a"))
-    room.ask(other, request("/a", 2, "b"))
-    assert "told apart" in room.answer(service[0], Reply(0, Status.OK, (2).to_bytes(4) + b"\xc1\xc1", 1))
-    assert [status for _, status, _ in answers(one_told.take() + other_told.take())] == [Status.FAILED] * 2
-    assert not room.requests.statistics().pending
 
 
 def test_a_reply_to_requests_that_were_answered_in_part(room: Room, service: tuple[Handler, FakePoster]) -> None:

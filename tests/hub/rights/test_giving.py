@@ -179,29 +179,6 @@ def test_names_that_another_link_has_brought_stay(hall: Hall) -> None:
     assert owned(hall) == {"org.a.y"}
 
 
-def test_many_names_are_judged_in_steps(hall: Hall) -> None:
-    link = hall.join("alice", "", role=Role.LINK, roles=["all"])
-    core = hall.core
-    core.link(link.handler, NEAR, lambda: None)
-    names = tuple(Announced(f"org.b.n{number}", (), 1, 1) for number in range(5 * STEPS_PER_TURN))
-    core.mesh.hear(link.handler, Announcement(NEAR, 0, 1, "", ((core.mesh.hub, 1),), names))
-    while core.scheduler.is_busy:
-        core.flush()
-    give(link, "some")
-    turns = 0
-    while core.scheduler.is_busy:
-        core.flush()
-        turns += 1
-    assert turns > 1
-    assert core.names.statistics().far == 0
-    core.remote_hubs.reach(NEAR, False)
-    give(link, "all")
-    core.remote_hubs.reach(NEAR, True)
-    while core.scheduler.is_busy:
-        core.flush()
-    assert core.names.statistics().far == len(names)
-
-
 def test_many_things_are_named_in_part(hall: Hall) -> None:
     alice = hall.join("alice", *(f"/b/{number}" for number in range(20)), roles=["all"])
     told = Told(alice)
@@ -220,21 +197,6 @@ def test_only_what_it_may_concern_is_forgotten(hall: Hall) -> None:
     assert len(hall.core.routes.table) == 12
     source.send((tagged("/b", ["red"]), 5), ("/a", 6))
     assert alice.take() == [1, 3, 6]
-
-
-def test_who_has_left(hall: Hall) -> None:
-    many = [f"/b/{number}" for number in range(2 * STEPS_PER_TURN)]
-    alice = hall.join("alice", *many, roles=["all"])
-    told = Told(alice)
-    hall.core.flush()
-    give(alice, "none")
-    assert 0 < len(alice.handler.prefixes) < len(many)
-    hall.core.detach(alice.handler, "gone")
-    give(alice, "some")
-    for _ in range(10):
-        hall.core.flush()
-    assert told == []
-    assert hall.core.statistics().routing.subscriptions == 0
 
 
 def test_many_handlers_take_a_share_of_each_turn(hall: Hall) -> None:
@@ -267,30 +229,6 @@ def test_rights_that_change_while_they_are_judged(hall: Hall) -> None:
     for _ in range(5):
         hall.core.flush()
     assert len(alice.handler.prefixes) == left
-
-
-def test_subscribing_in_steps_while_rights_change(hall: Hall) -> None:
-    alice = hall.join("alice", roles=["all"])
-    steps = hall.core.subscribing(alice.handler, [f"/b/{number}" for number in range(20)])
-    next(steps)
-    give(alice, "some")
-    with pytest.raises(RejectedError, match="'/b/3': not granted"):
-        at_once(steps)
-    assert alice.handler.prefixes == {}
-
-
-def test_names_are_judged_by_the_rights_of_a_link_that_opens_later(hall: Hall) -> None:
-    link = hall.join("alice", "", role=Role.LINK, roles=["all"])
-    announce(link, FAR)
-    core = hall.core
-    core.detach(link.handler, "cut")
-    again = hall.join("alice", "", role=Role.LINK, roles=["all"])
-    core.link(again.handler, FAR, lambda: None)
-    give(again, "some")
-    core.mesh.hear(again.handler, Digest(((FAR, 1),)))
-    core.mesh.check(0.0)
-    core.flush()
-    assert owned(hall) == {"org.a.y"}
 
 
 def test_rules_are_taken_away(hall: Hall) -> None:

@@ -68,51 +68,12 @@ def test_what_is_remembered_is_bounded() -> None:
     assert alice.refused == []
 
 
-def test_refusals_are_not_remembered() -> None:
-    hall = Hall(POLICY)
-    alice = hall.join("alice")
-    for number in range(100):
-        alice.send((f"/status/{number}", number))
-    assert alice.refused_messages == 100
-    assert alice.handler.publishes_in == set()
-
-
-def test_labels_and_names_change_nothing() -> None:
-    hall = Hall(POLICY)
-    alice, bob = hall.join("alice"), hall.join("bob", "")
-    hall.core.names.claim(alice.handler, Wish("a.b"), 1)
-    hall.core.names.claim(hall.join(None).handler, Wish("c.d"), 1)
-    alice.send(
-        (tagged("/x", ["zeek"]), 1),
-        (tagged("/zeek/secret", ["zeek"]), 2),
-        (tagged("/zeek/secret", sender="a.b"), 3),
-        (tagged("/x", destination="c.d"), 4),
-        (tagged("/zeek/dns", ["x"], sender="a.b"), 5),
-    )
-    assert bob.take() == [5]
-    assert alice.refused_messages == 4
-    assert all("not granted to user 'alice'" in text for text, _ in alice.refused)
-
-
 def test_a_name_that_is_not_ones_own_is_refused_first() -> None:
     hall = Hall(POLICY)
     alice = hall.join("alice")
     alice.send((tagged("/x", sender="not.mine"), 1), (tagged("/zeek", sender="not.mine"), 2))
     assert {text for text, _ in alice.refused} == {"sender 'not.mine': that name is not yours"}
     assert alice.refused_messages == 2
-
-
-def test_who_is_restricted_otherwise_is_asked_as_well() -> None:
-    hall = Hall(POLICY)
-    alice, zeek = hall.join("alice"), hall.join(None, "/", role=Role.LEAF)
-    alice.handler.restrict(itself=False, leaves=False)
-    alice.send(("/zeek/a", 1))
-    alice.send(("/zeek/a", 2), ("/x", 3), ("/zeek/secret", 4))
-    assert zeek.take() == []
-    assert alice.refused_messages == 2
-    alice.handler.restrict()
-    alice.send(("/zeek/a", 5), ("/x", 6))
-    assert zeek.take() == [5]
 
 
 # While one policy takes the place of another.
@@ -254,15 +215,6 @@ def test_labels_are_no_way_around() -> None:
     assert narrow.take() == [1, 4]
 
 
-def test_the_owner_of_a_name_gets_what_is_for_him() -> None:
-    hall = Hall(SEEING)
-    dave, alice, source = hall.join("dave"), hall.join("alice", "/zeek/a"), hall.join(None)
-    hall.core.names.claim(dave.handler, Wish("dave.inbox"), 1)
-    source.send((tagged("/x", destination="dave.inbox"), 1), (tagged("/zeek/a", destination="dave.inbox"), 2))
-    assert dave.take() == [1, 2]
-    assert alice.take() == []
-
-
 def test_what_is_for_a_name_at_a_peer() -> None:
     hall = Hall(SEEING)
     interests = [Announced("far.name", (), 1, 1)]
@@ -333,21 +285,6 @@ def test_what_is_not_granted_is_answered(target: str, flags: int) -> None:
     assert hall.core.requests.statistics().pending == 0
 
 
-def test_the_hub_itself_is_asked_by_grant() -> None:
-    hall = Hall(ASKING)
-    assert ask(hall.join("alice"), "$hub/names", {})[0][1] == Status.OK
-    assert ask(hall.join("bob"), "$hub/names", {})[0][1] == Status.NOT_ALLOWED
-    assert ask(hall.join(None), "$hub/names", {})[0][1] == Status.OK
-
-
-def test_targets_that_are_no_text() -> None:
-    hall = Hall('[roles.a]\nrequest = ["*"]\n[users]\nalice = ["a"]')
-    alice = hall.join("alice")
-    hall.core.requests.ask(alice.handler, request("/x", 1, 1)._replace(target=b"\xff/x"), 0)
-    hall.core.flush()
-    assert [status for _, status, _ in answers(alice.outlet.take())] == [Status.NOT_ALLOWED]
-
-
 def test_what_may_be_asked_is_remembered_within_bounds() -> None:
     hall = Hall(ASKING)
     alice = hall.join("alice")
@@ -385,16 +322,6 @@ def test_what_a_peer_hub_brings(target: str, flags: int, passes: bool) -> None: 
 
 
 # Services.
-
-
-def test_who_leaves_while_what_it_serves_is_checked() -> None:
-    hall = Hall(ASKING)
-    bob = hall.join("bob")
-    steps = hall.core.requests.serving(bob.handler, [f"/search/x/{number}" for number in range(20)])
-    next(steps)
-    hall.core.detach(bob.handler, "gone")
-    at_once(steps)
-    assert hall.core.requests.statistics().services == 0
 
 
 def test_who_is_given_other_rights_while_what_it_serves_is_checked() -> None:
