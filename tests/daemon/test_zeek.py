@@ -1,4 +1,4 @@
-"""The daemon among Zeeks: over their protocols, and by the commands of docs/zeekctl.md."""
+"""The daemon among Zeeks: over their protocols, and by the commands of docs/how-to/zeekctl.md."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_tls_that_cannot_be_set_up(start_daemon: StartDaemon, tmp_path: Pa
         await start_daemon("zeek://127.0.0.1:0", zeek={name: str(tmp_path / "none.pem") for name in names})
 
 
-COMMANDS = re.findall(r"^hub run .*$", (ROOT / "docs" / "zeekctl.md").read_text(), re.MULTILINE)
+COMMANDS = re.findall(r"^hub run .*$", (ROOT / "docs" / "how-to" / "zeekctl.md").read_text(), re.MULTILINE)
 
 # A key of 32 bytes in Z85, as ZeroMQ's specification of Z85 and CURVE has one, and a newline.
 KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\n"
