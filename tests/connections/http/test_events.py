@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.limits import Overflow, QueueLimits
 from hub.settings.settings import Settings
-from peers.connections.http_stream import LEAST_PAUSE_S, MOST_PAUSE_S, Stream
+from peers.connections.http import LEAST_PAUSE_S, MOST_PAUSE_S, Stream
 from tests.connections.http.conftest import StartRecording
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -319,7 +319,7 @@ async def test_records_without_a_form(start_recording: StartRecording) -> None:
 async def test_a_reader_that_is_busy_is_asked_again(
     start_recording: StartRecording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("peers.connections.http_stream.AGAIN_S", 0.01)
+    monkeypatch.setattr("peers.connections.http.AGAIN_S", 0.01)
     hub = await start_recording()
     await record(hub, "/a", 0)
     assert hub.journal is not None
