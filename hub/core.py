@@ -19,10 +19,9 @@ from operator import attrgetter, methodcaller
 from hub.authority import Authority, HandlersOf, is_decided_by_route, may_publish
 from hub.errors import ClosedError, RejectedError
 from hub.handlers.counters import CoreStatistics, Counters, RoutingStatistics
-from hub.handlers.delivery import Role, receivers
+from hub.handlers.delivery import RemoteHub, Role, receivers
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance
-from hub.handlers.remote_hub import RemoteHub
 from hub.handlers.waiting import WaitingMemory
 from hub.labels.rules import Rule, RuleIndex, characters
 from hub.labels.subscriptions import RuleSubscriptions
@@ -193,7 +192,7 @@ class Core:
             announce=lambda what, claim: self.system_events.announce(name_event(what, claim)),
             on_owner=self.routes.forget_name,
         )
-        hub_services = HubServices(self.scheduler.request)
+        hub_services = HubServices(self.scheduler)
         hub_services.add(RESERVED + "names", lambda _, value: register.answer(value))
         self.requests = Requests(
             self.scheduler,
@@ -494,7 +493,6 @@ class Core:
         do not keep the loop for themselves.
         """
         self.scheduler.begin()
-        self.requests.hub_services.begin_turn()
         late = self.writers.begin_turn()
         self.end_read()
         for writer in late:

@@ -18,8 +18,8 @@ from functools import partial
 from typing import TypeVar
 
 from hub.errors import RejectedError
+from hub.handlers.delivery import RemoteHub
 from hub.handlers.handler import Handler
-from hub.handlers.remote_hub import RemoteHub
 from hub.labels.rules import Rule
 from hub.labels.subscriptions import RuleSubscriptions
 from hub.mesh.announcement import Interest, Interests, Leaf, Served

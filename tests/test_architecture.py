@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -11,12 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 _ROOMS = ARCHITECTURE.partition("\n## Rooms\n")[2].partition("\n## ")[0]
+CORE_ROOMS_LIMIT = 14
 ROOMS_LIMIT = 24
 """Most rooms: `hub`, `pyspark_hub` and the folders and loose modules of `peers`."""
 
 _DOTTED = re.compile(r"`{1,2}((?:hub|peers|pyspark_hub)(?:\.[A-Za-z_]\w*)+)[`(]")
 _PATH = re.compile(r"\b((?:hub|peers|pyspark_hub|tests|examples)/[\w./*{},-]*)")
-_FILES = re.compile(r"hub\.(js|mjs|d\.ts|toml|sock|pid|v1|db|service|example|connect|connect_blocking|listening)\b")
+_FILES = re.compile(r"hub\.(js|mjs|d\.ts|toml|sock|pid|pem|v1|db|service|example|connect|connect_blocking|listening)\b")
 """Files, subprotocols and hosts whose names begin like the package's; and what a variable `hub` of an example has."""
 
 
@@ -51,8 +53,15 @@ def test_peers_has_no_loose_modules() -> None:
 
 
 def test_rooms_are_few() -> None:
-    """A newcomer can keep all rooms in mind."""
+    """A newcomer can keep all rooms in mind: those of the whole, and those of the core."""
     assert 2 + len(_folders("peers")) <= ROOMS_LIMIT
+    assert len(_folders("hub")) <= CORE_ROOMS_LIMIT
+
+
+def test_every_room_has_a_face() -> None:
+    """The first sentence of `__init__` says what a room holds."""
+    faces = [*(ROOT / "hub").rglob("__init__.py"), *(ROOT / "peers").rglob("__init__.py")]
+    assert not [str(face) for face in faces if not (ast.get_docstring(ast.parse(face.read_text())) or "")]
 
 
 def test_paths_in_the_document_exist() -> None:

@@ -138,7 +138,7 @@ async def test_an_interest_of_another_hub(hub: Hub, start_hub: StartHub) -> None
         await client.done("subscribe", prefixes=["/b/"])
         await eventually(lambda: "/b/" in hub.wanted_by(south))
     show("interest from hub to hub", files)
-    assert len(files) <= 26
+    assert len(files) <= 24
 
 
 async def test_a_reconnect_of_a_client(hub: Hub) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
+from hub.handlers.delivery import RemoteHub
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance, give_back, take
-from hub.handlers.remote_hub import RemoteHub
 from hub.labels.rules import Rule, RuleIndex
 
 OnRule = Callable[[Rule, bool], object]  # Called with a rule, and whether subscribers of this hub have it

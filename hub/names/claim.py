@@ -19,8 +19,8 @@ from hub.errors import InvalidNameError
 from hub.topics import printable
 
 if TYPE_CHECKING:  # a client that speaks of names needs no core
+    from hub.handlers.delivery import RemoteHub
     from hub.handlers.handler import Handler
-    from hub.handlers.remote_hub import RemoteHub
 
 NAME_LIMIT_BYTES = 255  # Longest name, bytes
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]*)+")

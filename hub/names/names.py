@@ -22,8 +22,8 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
+from hub.handlers.delivery import RemoteHub
 from hub.handlers.handler import Handler
-from hub.handlers.remote_hub import RemoteHub
 from hub.limits import NameLimits
 from hub.names.claim import Announced, Change, Claim, Owner, Standing, Tell, Wish, check_labels, check_name, untold
 from hub.policy.policy import Action, check_granted

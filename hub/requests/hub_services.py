@@ -17,6 +17,7 @@ from hub.handlers.handler import Handler
 from hub.messages.batch import decode_values, encode_value
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Frame
 from hub.messages.request_frame import FLAG_NAMED, Request, Status, as_bytes
+from hub.scheduling.scheduler import Scheduler
 from hub.topics import RESERVED
 
 
@@ -72,13 +73,13 @@ class _Service(NamedTuple):
 class HubServices:
     """Functions of the hub, by the target that they answer."""
 
-    __slots__ = ("_left", "_on_asked", "_services", "_when_gone")
+    __slots__ = ("_left", "_scheduler", "_services", "_turn", "_when_gone")
 
-    def __init__(self, on_asked: Callable[[], object]) -> None:
-        self._on_asked = on_asked
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
         self._services: dict[str, _Service] = {}  # By target
-        # How many values are still answered in this turn. Every answer takes from it, `begin_turn` gives all back.
-        self._left = VALUES_LIMIT
+        # How many values are still answered in a turn, and the number of that turn. Every answer takes from it.
+        self._left, self._turn = VALUES_LIMIT, 0
         self._when_gone: list[Callable[[Handler], object]] = []  # Called with each handler that has left
 
     def add(self, target: str, function: Function, *, for_admins: bool = False, judges_itself: bool = False) -> None:
@@ -121,10 +122,6 @@ class HubServices:
         for act in self._when_gone:
             act(handler)
 
-    def begin_turn(self) -> None:
-        """Give a whole share of values, as a turn begins."""
-        self._left = VALUES_LIMIT
-
     def answer(self, handler: Handler, request: Request, reply: Reply) -> None:
         """Answer all requests of a frame, now or in a later turn: `reply` is called once."""
         target = request.target.decode(errors="replace")
@@ -136,10 +133,12 @@ class HubServices:
         if request.requests > VALUES_LIMIT:
             text = f"{request.requests} values in one frame, the hub itself answers at most {VALUES_LIMIT}"
             return _fail(reply, request, Status.FAILED, text)
+        if self._turn != self._scheduler.turns:
+            self._left, self._turn = VALUES_LIMIT, self._scheduler.turns
         if request.requests > self._left:
             return _fail(reply, request, Status.OVERFLOW, "the hub itself was asked too much at once: ask again")
         self._left -= request.requests
-        self._on_asked()
+        self._scheduler.request()  # a turn that gives a whole share
         return _answer(service.function, handler, request, reply)
 
 

@@ -21,10 +21,9 @@ from itertools import repeat
 from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
-from hub.handlers.delivery import Role
+from hub.handlers.delivery import RemoteHub, Role
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance
-from hub.handlers.remote_hub import RemoteHub
 from hub.limits import RequestLimits
 from hub.messages.batch import value_ends
 from hub.messages.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Frame

@@ -31,10 +31,9 @@ from typing import NamedTuple, TypeAlias
 from sortedcontainers import SortedDict
 
 from hub.errors import CloseCode, RejectedError
-from hub.handlers.delivery import Role
+from hub.handlers.delivery import RemoteHub, Role
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance
-from hub.handlers.remote_hub import RemoteHub
 from hub.messages.request_frame import TRANSACTIONS, Reply, Request
 from hub.policy.policy import Rights, prefix_not_granted
 from hub.prefixes import Change, PrefixMultimap

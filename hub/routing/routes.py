@@ -24,9 +24,8 @@ from weakref import WeakValueDictionary
 from sortedcontainers import SortedList
 
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
-from hub.handlers.delivery import without_links
+from hub.handlers.delivery import RemoteHub, without_links
 from hub.handlers.handler import Handler
-from hub.handlers.remote_hub import RemoteHub
 from hub.labels.envelope import Envelope
 from hub.labels.remembered import TaggedKeys, charge
 from hub.labels.rules import Rule, RuleIndex

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from itertools import chain
 
-from hub.handlers.delivery import Delivery
+from hub.handlers.delivery import Delivery, RemoteHub
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance
-from hub.handlers.remote_hub import RemoteHub
 from hub.prefixes import Change, Filter, PrefixMultimap
 from hub.topics import STORES, check_prefix
 

@@ -44,6 +44,7 @@ class Scheduler:
         self._wake = wake
         self._is_requested = False
         self._steps_left = STEPS_PER_TURN
+        self.turns = 0  # Each gives whole shares of work
         # Kind → its unfinished work, in order. The kind in front has its turn next.
         self._queues: dict[Hashable, deque[Iterator[object]]] = {}
         # Kinds whose work is being run: that work may add more of any kind.
@@ -62,6 +63,7 @@ class Scheduler:
     def begin(self) -> None:
         self._is_requested = False
         self._steps_left = STEPS_PER_TURN
+        self.turns += 1
 
     def add(self, kind: Hashable, work: Iterator[object], *, at_once: bool = True) -> None:
         """Run some work behind all of its kind: now, as far as this turn has steps for it, and in later turns.

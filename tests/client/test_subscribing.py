@@ -18,8 +18,7 @@ from hub.errors import (
     RequestFailedError,
     UsageError,
 )
-from hub.handlers.delivery import Role
-from hub.handlers.remote_hub import RemoteHub
+from hub.handlers.delivery import RemoteHub, Role
 from hub.messages.batch import Batch
 from hub.messages.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
 from hub.names.claim import Announced, Wish

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from hub.core import _level
 from hub.errors import CloseCode, RejectedError
-from hub.handlers.delivery import Role
+from hub.handlers.delivery import RemoteHub, Role
 from hub.handlers.handler import Handler
-from hub.handlers.remote_hub import RemoteHub
 from hub.labels.rules import Rule
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import Batch

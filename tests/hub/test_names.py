@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hub.errors import CloseCode, RejectedError
-from hub.handlers.delivery import Role
+from hub.handlers.delivery import RemoteHub, Role
 from hub.handlers.handler import Handler
-from hub.handlers.remote_hub import RemoteHub
 from hub.limits import NameLimits, QueueLimits
 from hub.names.claim import Announced, Change, Claim, Owner, Standing, Wish
 from hub.names.names import Names, NamesStatistics, Register

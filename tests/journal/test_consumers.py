@@ -38,8 +38,9 @@ class Asker:
         self._answers: dict[int, asyncio.Future[Reply]] = {}
 
     async def ask(self, what: str, value: Any) -> Any:
-        services = self._bench.turn.core.requests.hub_services
-        services.begin_turn()
+        core = self._bench.turn.core
+        core.scheduler.begin()
+        services = core.requests.hub_services
         told: asyncio.Future[tuple[Status, bytes]] = asyncio.get_running_loop().create_future()
         request = Request(f"$hub/consumers{what}".encode(), 1, 0, msgpack.packb(value), 0)
         services.answer(

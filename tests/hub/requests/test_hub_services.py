@@ -130,7 +130,7 @@ def test_what_is_for_admins() -> None:
         ((_, told_status, value),) = answers(told.take())
         assert told_status == status
         assert value == (2 if status == Status.OK else "$hub/double is for admins")
-        room.requests.hub_services.begin_turn()
+        room.turn()
 
 
 def wait(room: Room) -> list[Later]:
