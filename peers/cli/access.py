@@ -110,7 +110,7 @@ def _check_known(access: AccessSettings, user: str, roles: tuple[str, ...]) -> N
             known = ", ".join(sorted(policy.roles)[:8])
             raise FlagError(f"--role {role}: there is no such role in {source}; there are {known}")
     if not roles and user not in policy:
-        raise FlagError(f"{source} has no user {user!r}, who would not be let in: add the user there, or give a --role")
+        raise FlagError(f"{source} has no user {user!r}: add the user there, or give a --role")
 
 
 def listing(

@@ -156,7 +156,7 @@ async def kick(
     if (connection is None) is (user is None):
         raise FlagError("give either the ID of a connection, which `hub who` shows, or --user")
     if len(text.encode("utf-8", "replace")) > CLOSE_TEXT_LIMIT_BYTES:
-        raise FlagError(f"--text: at most {CLOSE_TEXT_LIMIT_BYTES} bytes are told")
+        raise FlagError(f"--text: at most {CLOSE_TEXT_LIMIT_BYTES} bytes")
     order: dict[str, Any] = {"id": connection} if user is None else {"user": user}
     answer = await ask("kick", hub, order | ({"text": text} if text else {}))
     print(f"hub kick: {counted(answer['kicked'], 'connection')} closed")
@@ -243,7 +243,7 @@ async def trace(
     """Show which hubs want a topic, and the path to each, as the hub at --url knows them. For admins."""
     ways = known_ways(await ask_pages("trace", hub, {"topic": topic}, "hub", topic="mesh/trace"))
     if not ways and sys.stderr.isatty():  # for people: a program sees that there is no line
-        print(escaped(f"hub trace: no hub wants {topic}, as far as this one knows"), file=sys.stderr)
+        print(escaped(f"hub trace: no hub subscribes to {topic}, as far as this hub knows"), file=sys.stderr)
     print_rows(ways, WAYS, json=json)
 
 

@@ -72,7 +72,7 @@ async def consume(  # noqa: PLR0913 -- one flag each
     check_positive("--redeliver", redeliver, "seconds")
     since = check_from(from_offset, from_time)
     if not prefixes and any(wish is not None for wish in (key, redeliver, deliveries, dead_letters)):
-        raise FlagError("give the prefixes of the consumer beside its terms")
+        raise FlagError("give the prefixes of the consumer with its terms")
     stop = Stop(limit, timeout)
 
     notices = Notices("consume")
@@ -139,7 +139,7 @@ async def _execute(stream: ConsumerStream, stop: Stop, notices: Notices, command
             sys.stdout.buffer.write(running.result())
             sys.stdout.buffer.flush()
         except CommandError as error:
-            notices.say(f"{message.topic}, offset {message.offset}: {error}; it comes again in {_NAK_DELAY_S:g} s")
+            notices.say(f"{message.topic}, offset {message.offset}: {error}; redelivered in {_NAK_DELAY_S:g} s")
             await message.nak(_NAK_DELAY_S)
         else:
             await message.ack()

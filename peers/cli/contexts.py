@@ -75,7 +75,7 @@ def read_contexts() -> Contexts:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:
-        raise UsageError(f"{path}: this is no file of contexts: {error}") from error
+        raise UsageError(f"{path}: not a file of contexts: {error}") from error
     if found.use and found.use not in found.contexts:
         raise UsageError(f"{path}: the context in use, {printable(found.use)}, is not there: hub context use NAME")
     return found
@@ -282,7 +282,7 @@ def add(  # noqa: PLR0913 -- one flag each
             raise FlagError(f"{flag}: there is no file {path}")
     contexts = read_contexts()
     if name in contexts.contexts and not replace:
-        raise FlagError(f"there is a context {name} already; --replace writes it anew")
+        raise FlagError(f"there is a context {name} already; --replace replaces it")
     files = (path and str(Path(path).absolute()) for path in (token_file, ca, certificate, key))
     contexts.contexts[name] = Context(url, *files)
     if use:

@@ -275,7 +275,7 @@ def _contradiction(view: View, row: Row) -> str:
     times = row.earliest_us <= min(block.times) and max(block.times) <= row.latest_us
     listed = all(map(Selection(listed_texts(row.topics)).holds, block.topics))
     is_same = times and listed and len(block.data) == row.size_bytes
-    return "" if is_same else "the index says something else of it than what it holds"
+    return "" if is_same else "the index does not match its content"
 
 
 def survey_of_tier(history: History) -> Iterator[Stretch]:

@@ -268,7 +268,7 @@ class _Account:
             self._deleted_records += piece.deleted.end - piece.deleted.start
         if piece.damage is not None:
             if not self._skip_damaged:
-                raise JournalCorruptError(f"{self._path}: {piece.damage}; --skip-damaged goes on behind them")
+                raise JournalCorruptError(f"{self._path}: {piece.damage}; --skip-damaged continues after them")
             self._damages.add(piece.damage)
 
     def tell(self, bad_records: int) -> None:

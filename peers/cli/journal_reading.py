@@ -155,7 +155,7 @@ def opened_history(path: str, tier: str | None) -> Iterator[History]:
         try:
             yield history
         except TierUnavailableError as error:
-            text = f"{error}; --tier {NO_TIER} leaves out what is not in the folder"
+            text = f"{error}; --tier {NO_TIER} reads the folder only"
             raise JournalUnavailableError(text) from error
 
 

@@ -101,7 +101,7 @@ class LineSplitter:
             self._parts.append(rest)
             self._size_bytes += len(rest)
         if self._size_bytes > LINE_LIMIT_BYTES:
-            raise InputError(f"a line is longer than {LINE_LIMIT_BYTES // 2**20} MiB, no hub takes that as one message")
+            raise InputError(f"a line is longer than {LINE_LIMIT_BYTES // 2**20} MiB: too large for a message")
         return lines
 
     def finish(self) -> list[bytes]:

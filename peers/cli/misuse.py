@@ -50,7 +50,7 @@ def _flaw(error: CycloptsError) -> str:
             hint = _closest(given, commands) or f"; there are {', '.join(commands)}"
             return f"{given}: there is no such " + ("flag" if given.startswith("-") else f"command{hint}")
         case UnusedCliTokensError():
-            return f"{' '.join(error.unused_tokens or ())}: that is more than this command takes"
+            return f"{' '.join(error.unused_tokens or ())}: unexpected argument"
         case MissingArgumentError() if error.argument is not None:
             name = error.argument.name
             missing = f"{name if name.startswith('-') else _upper(name)} is missing"

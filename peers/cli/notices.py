@@ -109,7 +109,7 @@ class Notices:
             self._timer = self._loop.call_at(self._told_s + _TELL_S, self._tell_dropped)
 
     def _cut(self, lost: range) -> None:
-        self.say(f"records {lost.start} to {lost.stop - 1} are lost; what comes next are others, from {lost.start} on")
+        self.say(f"records {lost.start} to {lost.stop - 1} are lost; others replace them, from {lost.start} on")
 
     def _tell_dropped(self) -> None:
         self._timer = None

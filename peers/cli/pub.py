@@ -203,7 +203,7 @@ async def pub(  # noqa: PLR0913 -- one flag each
     path = recording.ndjson
     if path is not None:
         if topic is not None or text or file is not None:
-            raise FlagError("with --ndjson the messages come from its file: leave TOPIC, VALUE, --text and --file out")
+            raise FlagError("with --ndjson the messages come from its file: omit TOPIC, VALUE, --text and --file")
         pace = pace if recording.speed is None else Recorded(recording.speed)
         replay = Replay(decode_record, template(recording.template or ""), pace, skip_bad=stream.skip_bad)
         return await _run(hub, lambda client: _send(client, replay, stream, path, beside, again=recording.loop))

@@ -334,7 +334,7 @@ def _show_replayed(done: Replay) -> None:
         ]
     )
     if done.ending:
-        print(f"broken off: {done.ending}; go on with --from-offset {done.next}", file=sys.stderr)
+        print(f"stopped: {done.ending}; continue with --from-offset {done.next}", file=sys.stderr)
 
 
 _SHORTEST_GAP_US = 1_000
@@ -434,7 +434,7 @@ def _show_routes(matcher: Matcher, totals: Totals, elapsed_s: float, top: int) -
     show_figures(
         [
             ("messages", "messages", amount(messages)),
-            ("wanted by nobody", "messages", amount(messages - totals.wanted)),
+            ("without a subscriber", "messages", amount(messages - totals.wanted)),
             ("deliveries", "deliveries", amount(totals.delivered)),
             ("delivered", "bytes", amount(sum(totals.bytes))),
             ("subscribers", "subscribers", amount(len(matcher.names))),

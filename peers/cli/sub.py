@@ -211,7 +211,7 @@ async def sources_of(client: Client, prefixes: Sequence[str]) -> list[tuple[str,
     try:
         stores: list[dict[str, Any]] = await client.request(_STORES, None)
     except NotAllowedError as error:
-        text = f"--last: this user may not ask which stores the hub has: that takes `request` of {_STORES}"
+        text = f"--last: this user may not list the stores of the hub: that needs `request` of {_STORES}"
         raise UsageError(text) from error
     fed = [(store["name"], prefix) for store in stores for prefix in store["fed_from"]]
     return [(_source(client, prefix, fed), prefix) for prefix in prefixes]
@@ -312,13 +312,13 @@ async def sub(  # noqa: PLR0913 -- one flag each
         raise FlagError("--epoch: give 0 or more, and --from-offset, to which it belongs")
     is_read = from_offset is not None or since is not None or recorded
     if of and not is_read:
-        raise FlagError("--of: give --from-offset, --from-time or --recorded; what is live comes from all hubs")
+        raise FlagError("--of: give --from-offset, --from-time or --recorded; live messages come from all hubs")
     labels = _labels(rule)
     is_rule = bool(labels or sender)
     if is_rule and (len(prefixes) > 1 or is_read):
-        raise FlagError("--rule and --sender take one prefix at most, and go on live only: no journal keeps labels")
+        raise FlagError("--rule and --sender take one prefix at most, and live messages only: no journal keeps labels")
     if last and (is_rule or is_read):
-        raise FlagError("--last: not with --rule, --sender, or what begins in the journal; a store keeps no labels")
+        raise FlagError("--last: not with --rule, --sender or a place in the journal; a store keeps no labels")
     wildcards = [one for one in prefixes if "*" in one or one.endswith(("/#", "/+", ">")) or "/+/" in one]
     if wildcards:
         hint = escaped(f"{wildcards[0]}: prefixes have no wildcards, each character stands for itself")

@@ -207,7 +207,7 @@ def decide(policy: Policy, question: Question, own: Mapping[str, str]) -> Verdic
             shown = ", ".join(sorted(policy.roles)[:_SHOWN_ROLES])
             raise UsageError(f"there is no role {printable(name)}; there are {shown}")
     if is_stranger(policy, question, own):
-        return Verdict(False, f"there is no user {printable(user)}, and no role is given: he would not be let in")
+        return Verdict(False, f"there is no user {printable(user)}, and no role is given: this user may not connect")
     return verdict(policy, user or ANYBODY, roles, deed, topic)
 
 

@@ -271,7 +271,7 @@ def test_names(running_hub: RunningHub) -> None:
     ("command", "argument", "said"),
     [
         ("names", "b.", "the hub knows no name that begins with b."),
-        ("trace", "/untraced", "no hub wants /untraced, as far as this one knows"),
+        ("trace", "/untraced", "no hub subscribes to /untraced, as far as this hub knows"),
     ],
 )
 def test_people_are_told_that_there_is_nothing(running_hub: RunningHub, command: str, argument: str, said: str) -> None:

@@ -56,7 +56,7 @@ async def test_a_command_for_each_message(url: str, tmp_path: Path) -> None:
     flags = ("--exec", command)
     code, lines, err = await run(url, "consume", "c", "/a", "--from-offset", "0", "--limit", "3", *flags)
     assert (code, lines) == (0, [b"/a 0", b"/a 1", b"/a 2"])
-    assert err == b"hub consume: /a, offset 1: the command ended with exit code 1; it comes again in 5 s\n"
+    assert err == b"hub consume: /a, offset 1: the command ended with exit code 1; redelivered in 5 s\n"
     _, lines, _ = await run(url, "consume", "c", "--limit", "1")
     assert json.loads(lines[0])["value"] == 3
 

@@ -100,7 +100,7 @@ MISREAD: list[tuple[list[str], str]] = [
     (["sub", "--timeout"], "--timeout: a value must follow it"),
     (["sub", "--name", "a", "--name", "b"], "Parameter --name specified multiple times"),
     (["request"], "TOPIC is missing"),
-    (["pub", "/a", "1", "2"], "2: that is more than this command takes"),
+    (["pub", "/a", "1", "2"], "2: unexpected argument"),
     (["--nonsense"], "--nonsense: there is no such flag"),
     (["journl"], "journl: there is no such command; did you mean journal?"),
     (["journal", "x"], "x: there is no such command; there are ls, stat, export, consumers, tier, verify"),
