@@ -176,13 +176,6 @@ def test_a_plan_that_cannot_be_carried_out(fields: dict[str, Any], said: str) ->
     assert str(caught.value).startswith(said)
 
 
-def test_warmup_goes_through_all_topics_twice() -> None:
-    """So that no topic is new to the hub when measuring begins; but a short benchmark has a short one."""
-    assert Plan(topics=10_000).warmup_messages == 20_000
-    assert Plan(messages=300).warmup_messages == 300
-    assert Plan(warmup=0).warmup_messages == 0
-
-
 @pytest.fixture(scope="module")
 def hub() -> Iterator[RunningHub]:
     started = RunningHub.start(("tcp", "ws"))

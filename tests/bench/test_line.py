@@ -97,17 +97,6 @@ def sent(template: Template, frames: int, first: int, time_ns: int) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("size", [16, 100, 255, 256, 65_535, 65_536])
-def test_a_value_is_a_msgpack_bin_of_its_size(size: int) -> None:
-    layout = Layout(PREFIX, 1, size, 1)
-    frame = next(iter(iterate_frames(layout.frame(0, 3))))
-    (value,) = decode_values(frame)
-    assert len(value) == size
-    assert STAMP.unpack_from(value) == (3, 0, 0)
-    assert len(msgpack.packb(value)) == layout.value_bytes
-    assert len(layout.frame(0, 3)) == layout.frame_bytes
-
-
 @pytest.mark.parametrize("first", [0, 65_536 // 2 - 5])
 @pytest.mark.parametrize(
     ("topics", "batch", "size"), [(1, 1, 100), (16, 1, 100), (3000, 1, 64), (1, 16, 100), (7, 5, 33), (2, 1, 70_000)]
@@ -296,15 +285,6 @@ def test_batches_of_any_size(sizes: list[int], lost: set[int], cuts: list[int]) 
     feed(tally, data, cuts)
     counted = tally.take([start])
     assert (counted.received, counted.lost, counted.out_of_order) == (received, start - received, 0)
-
-
-def test_websocket_frames() -> None:
-    controls: list[Control] = []
-    tally = Tally(ONE_TOPIC, 1, cut_websocket, controls.append)
-    data = websocket_messages(ONE_TOPIC, [(0, 0)]) + websocket_messages(ONE_TOPIC, [(0, 1), (0, 2)])
-    feed(tally, data + websocket_messages(ONE_TOPIC, [(0, 4)]), cuts=[1, 2, 50, 51])
-    counted = tally.take([5])
-    assert (counted.received, counted.lost) == (4, 1)
 
 
 def test_a_message_twice_or_too_late_is_out_of_order() -> None:

@@ -17,7 +17,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from peers.bench.line import Counted
 from peers.bench.measurement import Histogram, Latency, Measurement, Sample
@@ -170,47 +169,6 @@ def shown_run(**fields: Any) -> Measurement:
 
 def report_of(*runs: Measurement, plan: Plan | None = None) -> Report:
     return stream_report(plan or Plan(), ENVIRONMENT, runs)
-
-
-def printed(report: Report) -> str:
-    console = Console(width=160, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-    console.print(report.table())
-    console.file.close()
-    return console.export_text()
-
-
-def test_a_table_has_a_unit_in_every_row() -> None:
-    report = report_of(shown_run())
-    assert all(row.unit for row in report.rows)
-    assert re.search(r"delivered +messages +123,456", printed(report))
-    assert report.columns == ["figure"]
-
-
-def test_several_runs_have_a_median() -> None:
-    report = report_of(shown_run(elapsed_s=1.0), shown_run(elapsed_s=5.0), shown_run(elapsed_s=2.0))
-    assert report.columns == ["run 1", "run 2", "run 3", "median"]
-    assert re.search(r"elapsed +s +1\.000 +5\.000 +2\.000 +2\.000", printed(report))
-
-
-def test_latencies_are_shown_where_they_were_measured() -> None:
-    report = report_of(shown_run(latency=latency(), publisher_late_us=7.0), plan=Plan(rate=1000))
-    text = printed(report)
-    assert re.search(r"latency, worst +µs +1,000", text)
-    assert re.search(r"publishers late, worst +µs +7", text)
-
-
-def test_json_has_everything() -> None:
-    report = report_of(shown_run(latency=latency()), shown_run(latency=latency()), plan=Plan(rate=1000, topics=7))
-    document = json.loads(report.json())
-    assert document["benchmark"] == "stream"
-    assert document["version"] == 2
-    assert document["flawless"] is True
-    assert document["plan"]["topics"] == 7
-    assert document["environment"]["cpu"] == "<CPU> & more"
-    assert [run["delivered"] for run in document["runs"]] == [123_456, 123_456]
-    assert document["median"]["delivered_per_s"] == 123_456
-    assert sum(count for _, count in document["runs"][0]["latency"]["buckets"]) == 1000
-    assert document["runs"][0]["samples"][1]["delivered"] == 123_456
 
 
 @pytest.mark.parametrize(

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hub.errors import CloseCode, RejectedError
 from peers.client import Message, connect
-from peers.wire.control import Notice
-from peers.wire.events import SubscriptionChange
-from peers.wire.hello import Hello
-from peers.wire.scanner import NEED_DATA
-from peers.wire.session import Session
-from tests.cli.programs import HUB, PATIENCE_S, PROJECT, RunningHub, environment, hub, start, wait_subscribed
+from tests.cli.programs import HUB, PATIENCE_S, PROJECT, RunningHub, environment, hub, start
 
 RECORDS = b'{"_path":"dns","ts":100.0,"n":1}\n{"_path":"ssl","ts":100.02,"n":2}\n{"_path":"dns","ts":100.01,"n":3}\n'
 
@@ -154,7 +146,7 @@ async def test_a_bad_line_stops_it_and_what_was_before_is_delivered(running_hub:
         (["/a", "--speed", "5"], "--speed belongs to --ndjson"),
         (["--ndjson", "/nowhere", "--topic", "/a"], "/nowhere: cannot be read: No such file or directory"),
         (["--ndjson", "/nowhere", "--topic", "/{a"], "has no other half"),
-        (["/a", "--ndjson", "/nowhere", "--topic", "/a"], "leave TOPIC, VALUE, --text and --file out"),
+        (["/a", "--ndjson", "/nowhere", "--topic", "/a"], "omit TOPIC, VALUE, --text and --file"),
         (["/a", "1", "--url", "http://x"], "not 'http'; did you mean ws://x?"),
     ],
 )
@@ -194,14 +186,13 @@ def test_closed_standard_input_is_named(running_hub: RunningHub) -> None:
     assert (result.returncode, result.stderr) == (1, b"hub: standard input is closed\n")
 
 
-@pytest.mark.parametrize(("lines", "count"), [(b"one\n", 1), (b"x\n" * 5000, 5000)])
-async def test_what_the_hub_refuses_is_told(lines: bytes, count: int) -> None:
-    async with refusing_hub() as url:
-        result = await asyncio.to_thread(hub, "pub", "/a", url=url, stdin=lines)
+@pytest.mark.parametrize(("lines", "said"), [(b"one\n", "1 message"), (b"x\n" * 5000, "5,000 messages")])
+def test_what_the_hub_refuses_is_told(running_hub: RunningHub, lines: bytes, said: str) -> None:
+    result = hub("pub", "/a", "--to", "org.example.Nobody", url=running_hub.tcp, stdin=lines)
     assert result.returncode == 1
-    messages = "1 message" if count == 1 else f"{count:,} messages"
-    assert result.stdout.startswith(f"published {messages} in ".encode())
-    assert result.stderr.decode() == f"hub pub: the hub refused {messages}: nobody may publish here (1008)\n"
+    assert result.stdout.startswith(f"published {said} in ".encode())
+    refused = f"hub pub: the hub refused {said}: nobody has the name 'org.example.Nobody' ("
+    assert result.stderr.decode().startswith(refused)
 
 
 async def test_labels_and_a_destination(running_hub: RunningHub) -> None:
@@ -222,63 +213,3 @@ async def test_labels_and_a_destination(running_hub: RunningHub) -> None:
         result = await asyncio.to_thread(hub, "pub", "/labels/x", "4", "--to", "org.example.Door", url=running_hub.unix)
         assert result.returncode == 0
         assert (await anext(letters)).value == 4
-        result = await asyncio.to_thread(
-            hub, "pub", "/labels/x", "4", "--to", "org.example.Nobody", url=running_hub.unix
-        )
-        assert result.returncode == 1
-        assert b"nobody has the name 'org.example.Nobody'" in result.stderr
-
-
-_FRAME_BYTES = 1 << 20
-
-
-class _Refusal:
-    def __init__(self) -> None:
-        self.table: dict[bytes, None] = {}
-
-    def miss(self, _: bytes) -> None:
-        raise RejectedError(CloseCode.NOT_ALLOWED, "nobody may publish here")
-
-
-@asynccontextmanager
-async def refusing_hub() -> AsyncIterator[str]:
-    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        session: Session[None] = Session("hub", _Refusal(), _FRAME_BYTES)
-        while chunk := await reader.read(65536):
-            session.feed(chunk)
-            while (event := session.next_event()) is not NEED_DATA:
-                if isinstance(event, Hello):
-                    session.send(Hello(protocol=1, role="hub", id=bytes(16), name="strict").encode())
-                elif isinstance(event, SubscriptionChange):
-                    session.tell(Notice("confirmed", request=event.request))
-            writer.write(session.take_outgoing())
-        writer.close()
-
-    server = await asyncio.start_server(converse, "127.0.0.1", 0)
-    async with server:
-        yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
-SAMPLE = PROJECT.parent / "shared" / "data" / "zeek-logs.ndjson.gz"
-
-
-@pytest.mark.skipif(
-    not SAMPLE.exists(), reason="SAMPLE IS MISSING: the replay of ../shared/data/zeek-logs.ndjson.gz was NOT tested"
-)
-def test_every_record_arrives_in_order(running_hub: RunningHub, tmp_path: Path) -> None:
-    received = tmp_path / "received.ndjson"
-    name, prefix = "recorder", "/ws/zeek/"
-    flags = ["--format", "json", "--limit", "127391", "--timeout", "20", "--name", name]
-    with received.open("wb") as file:
-        subscriber = start("sub", prefix, *flags, url=running_hub.ws, stdout=file)
-        wait_subscribed(running_hub.unix, name)
-        result = hub("pub", "--ndjson", str(SAMPLE), "--topic", prefix + "{_path}", url=running_hub.tcp)
-        _, error = subscriber.communicate(timeout=PATIENCE_S)
-    assert (result.returncode, result.stderr) == (0, b"")
-    assert result.stdout.startswith(b"published 127,391 messages in ")
-    assert (subscriber.returncode, error) == (0, b"")
-    with gzip.open(SAMPLE) as sent, received.open("rb") as arrived:
-        for line, (out, back) in enumerate(zip(sent, arrived, strict=True), 1):
-            record = json.loads(out)
-            assert json.loads(back) == {"topic": prefix + record["_path"], "value": record}, f"line {line}"
-    assert line == 127_391

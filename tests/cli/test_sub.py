@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -28,7 +27,6 @@ from tests.cli.programs import (
     hub,
     on_terminal,
     plain,
-    run_hub,
     screen,
     start,
     started,
@@ -39,7 +37,6 @@ from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub, start_hub, uncaught  # noqa: F401 -- fixtures
 from tests.hubs.hub import LOOPBACK, Hub
 from tests.hubs.known_tokens import KnownTokens
-from tests.journal.files import crashed, lose_power, segments
 
 
 def publish(url: str, *messages: tuple[str, Any]) -> None:
@@ -124,23 +121,6 @@ def test_losses_are_told_and_add_up(running_hub: RunningHub) -> None:
     assert sum(int(number.replace(",", "")) for number in lost) == total - len(numbers)
 
 
-def test_a_restart_of_the_hub_heals(tmp_path: Path) -> None:
-    with run_hub(tmp_path) as first:
-        process = start("sub", "/again", "--limit", "2", "--name", "stays", url=first.unix)
-        wait_subscribed(first.tcp, "stays")
-        publish(first.tcp, ("/again", 1))
-    with run_hub(tmp_path) as second:
-        assert second.unix == first.unix
-        wait_subscribed(second.tcp, "stays")
-        publish(second.tcp, ("/again", 2))
-        out, error = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0
-    assert [json.loads(line)["value"] for line in out.splitlines()] == [1, 2]
-    lost, again = error.decode().splitlines()
-    assert lost.startswith("hub sub: connection lost, trying again: ")
-    assert again.startswith("hub sub: connected again to hub ")
-
-
 def test_zeek_events(running_hub: RunningHub) -> None:
     process = subscribed(running_hub, "zeek", "/sub/zeek", "--zeek", "--format", "pretty", "--limit", "1")
     assert process.stdout is not None
@@ -207,19 +187,6 @@ async def values(process: AwaitedProgram) -> list[object]:
     return [line["value"] for line in await shown(process)]
 
 
-async def test_recorded(journal_url: str, client: Client) -> None:
-    await client.publish_confirmed("/a", 0)
-    process = await sub(journal_url, "/a", "--recorded", "--from-offset", "0", "--limit", "2")
-    assert process.stdout is not None
-    first = json.loads(await process.stdout.readline())
-    await client.publish_confirmed("/a", 1)
-    async with asyncio.timeout(PATIENCE_S):
-        second = json.loads(await process.stdout.readline())
-        assert await process.wait() == 0
-    assert [(line["offset"], line["value"]) for line in (first, second)] == [(0, 0), (1, 1)]
-    assert all(line["time"].endswith("Z") for line in (first, second))
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -252,40 +219,6 @@ async def test_history_shows_where_and_when_each_message_was_recorded(journal_ur
     await process.communicate()
     again = await sub(journal_url, "/a", "--from-time", lines[1]["time"].removesuffix("Z"), "--limit", "1")
     assert await values(again) == [1]
-
-
-async def test_a_power_loss(tmp_path: Path) -> None:
-    journal, lost = tmp_path / "journal", tmp_path / "lost"
-    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(journal)}}, {})
-    daemon = Daemon(loaded, "test hub")
-    await daemon.start()
-    journal_url = daemon.endpoints[0].location
-    async with connect(journal_url) as client:
-        for number in range(3):
-            await client.publish_confirmed("/a", number)
-        written_bytes = segments(journal)[-1].stat().st_size
-        for number in range(3, 10):
-            await client.publish_confirmed("/a", number)
-    seen = await shown(await sub(journal_url, "/a", "--from-offset", "0", "--limit", "10"))
-    epoch = seen[-1]["epoch"]
-    lose_power(crashed(journal, lost), written_bytes)
-    await daemon.stop()
-    shutil.rmtree(journal)
-    lost.rename(journal)
-    daemon = Daemon(loaded, "test hub")
-    await daemon.start()
-    journal_url = daemon.endpoints[0].location
-    async with connect(journal_url) as client:
-        for number in range(100, 120):
-            await client.publish_confirmed("/a", number)
-    position = ("--from-offset", str(seen[-1]["offset"] + 1))
-    told = b"hub sub: records 3 to 9 are lost; what comes next are others, from 3 on\n"
-    found = await shown(await sub(journal_url, "/a", *position, "--epoch", str(epoch), "--limit", "20"), told)
-    assert [(line["offset"], line["value"]) for line in found] == [(offset, 97 + offset) for offset in range(3, 23)]
-    assert found[-1]["epoch"] > epoch
-    plain = await shown(await sub(journal_url, "/a", *position, "--limit", "13"))
-    assert [line["offset"] for line in plain] == list(range(10, 23))
-    await daemon.stop()
 
 
 async def test_pretty_history_shows_the_recorded_time(journal_url: str, client: Client) -> None:
@@ -443,5 +376,5 @@ async def test_who_may_not_ask_for_the_stores_is_told(start_hub: StartHub) -> No
     running: Hub = await start_hub(settings=Settings(stores=stores))
     users = KnownTokens(running)
     async with connect(running.url, token=users.token("alice")) as client:
-        with pytest.raises(UsageError, match="takes `request` of \\$hub/stores"):
+        with pytest.raises(UsageError, match="needs `request` of \\$hub/stores"):
             await sources_of(client, ["/status/"])

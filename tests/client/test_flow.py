@@ -12,7 +12,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.limits import Overflow
 from hub.messages.batch import Batch
 from hub.messages.frame import encode_frame
-from peers.client import ClosedError, ConnectionLostError, Message, MessageStream, QueueWish, connect
+from peers.client import ConnectionLostError, Message, MessageStream, QueueWish, connect
 from peers.client.values import decode_batch
 from peers.wire.control import Notice, decode_subscription, encode_close, encode_notice
 from peers.wire.kinds import Kind
@@ -105,22 +105,6 @@ async def test_a_full_stream_does_not_keep_requests_from_their_answers(hub: Hub)
                 assert client.statistics().paused
             numbers = [(await anext(messages)).value[0] for _ in range(2000)]
             assert numbers == list(range(2000))
-
-
-async def test_still_full_after_a_reconnect(hub: Hub) -> None:
-    told = Told()
-    async with connect(hub.url) as publisher, told.connect(hub.url) as client:
-        await told.connected.get()
-        async with client.subscribe("/a", buffer_bytes=10_000) as messages:
-            await flood(publisher, "/a", range(1000))
-            await eventually(lambda: client.statistics().paused)
-            held = messages.buffered_bytes
-            assert held > 10_000
-            client._exchange.connection.abort()  # type: ignore[union-attr]
-            await told.connected.get()
-            assert client.statistics().paused
-            first = await anext(messages)
-            assert (first.value[0], messages.breaks) == (0, 0)
 
 
 async def test_gaps_reach_every_stream_and_callback(start_hub: StartHub) -> None:
@@ -303,38 +287,6 @@ async def test_a_mark_alone_wakes_nobody() -> None:
     stream.finish(None)
     assert await reading == []
     assert stream.lost_messages == 3
-
-
-async def test_the_end() -> None:
-    stream = await opened()
-    stream.put(batch(1))
-    stream.finish(ConnectionLostError(1006, "gone"))
-    stream.finish(None)
-    stream.put(batch(2))
-    assert (await stream.receive()).value == 1
-    for _ in range(2):
-        with pytest.raises(ConnectionLostError, match="gone"):
-            await stream.receive()
-        with pytest.raises(ConnectionLostError):
-            await stream.batch()
-    other = await opened()
-    other.finish(None)
-    assert await other.batch() == []
-    with pytest.raises(ClosedError):
-        await other.receive()
-
-
-async def test_several_readers() -> None:
-    stream = await opened()
-    reading = [asyncio.ensure_future(stream.receive()) for _ in range(3)]
-    await asyncio.sleep(0)
-    stream.put(batch(1))
-    stream.put(batch(2))
-    await eventually(lambda: sum(task.done() for task in reading) == 2)
-    stream.finish(None)
-    results = await asyncio.gather(*reading, return_exceptions=True)
-    assert sorted(result.value for result in results if isinstance(result, Message)) == [1, 2]
-    assert [type(result) for result in results if not isinstance(result, Message)] == [ClosedError]
 
 
 async def test_cancelled_waits() -> None:

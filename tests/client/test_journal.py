@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from hub.messages.batch import Batch
 from peers.client import Client, connect
 from peers.client import conversation as numbering
 from peers.client import journal as journal_module
-from peers.client.journal import History, JournalAccess, time_us
+from peers.client.journal import History, JournalAccess
 from peers.client.values import BadMessage
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
@@ -126,15 +125,6 @@ async def test_one_piece_is_asked_for_ahead() -> None:
     await pieces.aclose()
 
 
-async def test_a_time() -> None:
-    moment = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
-    assert time_us(moment) == 1767323045678901
-    assert time_us(None) is None
-    bench = Bench(10, start_time=datetime.fromtimestamp(0.000003, UTC))
-    assert await bench.values() == list(range(3, 10))
-    assert [fetch.time for fetch in bench.access.asked] == [3, None]
-
-
 async def test_what_was_read_is_lost() -> None:
     bench = Bench(10, epoch=7)
     pieces = bench.history.pieces()
@@ -164,17 +154,6 @@ async def test_damaged_blocks() -> None:
             _ = [found async for found in bench.history.blocks(verify=verify)]
 
 
-@pytest.mark.parametrize("at", [0, 4])
-async def test_errors(at: int) -> None:
-    bench = Bench(10)
-    bench.access.pieces[at] = GoneError("gone", 7)
-    records = aiter(bench.history)
-    assert [(await anext(records)).value for _ in range(at)] == list(range(at))
-    with pytest.raises(GoneError, match="gone"):
-        await anext(records)
-    assert bench.history.next == at
-
-
 async def test_who_stops_reading() -> None:
     uncaught: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
@@ -189,15 +168,6 @@ async def test_who_stops_reading() -> None:
     del pieces, bench
     assert len(asyncio.all_tasks()) == 1
     assert uncaught == []
-
-
-async def test_another_journal() -> None:
-    bench = Bench(100)
-    records = aiter(bench.history)
-    assert [(await anext(records)).value for _ in range(4)] == list(range(4))
-    bench.access.id = b"another journal!"
-    with pytest.raises(RejectedError, match="the hub has another journal than before"):
-        await anext(records)
 
 
 # With a hub.
@@ -314,20 +284,6 @@ async def test_what_cannot_be_answered_now_is_asked_again(bench: Asking, code: i
         await asking
     assert caught.value.code == code
     assert {(fetch.start, type(fetch)) for fetch in bench.connection.sent if isinstance(fetch, Fetch)} == {(7, Fetch)}
-
-
-async def test_a_fetch_of_another_journal(bench: Asking) -> None:
-    asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
-    bench.access.disconnected()
-    connection = bench.connect(OTHER)
-    with pytest.raises(RejectedError, match="the hub has another journal than before") as caught:
-        await asking
-    assert caught.value.code == CloseCode.GONE
-    assert connection.sent == []
-    assert bench.access.id == OTHER
-    asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
-    bench.access.receive(bench.records())
-    await asking
 
 
 async def test_a_fetch_of_the_journal_of_another_hub(bench: Asking) -> None:

@@ -17,7 +17,6 @@ from hub.journal.block import pack, select
 from hub.limits import Overflow
 from hub.messages.batch import Batch, Message
 from hub.messages.frame import KIND_MESSAGES, encode_frame
-from hub.policy.language import read_policy
 from peers.client import MessageStream, QueueWish, RecordedMessage, connect
 from peers.client.journal import decoded, recorded_batches
 from peers.client.values import decode_batch
@@ -82,21 +81,6 @@ async def test_everything_once_while_somebody_publishes(hub: RecordingHub) -> No
         await publishing.some(500)
         async with publishing:
             await asyncio.gather(*(read(reader, source.choice([0, 7, 400, 499])) for _ in range(8)))
-
-
-async def test_what_the_journal_does_not_record(start_recording: StartRecording) -> None:
-    hub = await start_recording(topics=("/n",))
-    async with connect(hub.url) as client:
-        await client.publish_confirmed("/n", 1)
-        async with client.subscribe("/", from_offset=0) as messages:
-            assert (await anext(messages)).value == 1
-            await client.publish("/other", 2)
-            await client.publish("/n", 3)
-            assert (await anext(messages)).value == 3
-        async with client.subscribe("/other", from_offset=0) as messages:
-            with pytest.raises(RejectedError, match="topic not recorded here") as caught:
-                await anext(messages)
-            assert caught.value.code == CloseCode.NOT_ALLOWED
 
 
 async def test_from_a_time(hub: RecordingHub) -> None:
@@ -316,23 +300,6 @@ async def test_a_journal_that_is_not_written(hub: RecordingHub) -> None:
         assert await client.publish_confirmed("/n", 1) == 1
         assert (await anext(messages)).value == 1
         assert messages.lost_messages == 0
-
-
-async def test_a_right_that_is_lost(hub: RecordingHub) -> None:
-    async with (
-        connect(hub.url) as client,
-        connect(hub.url, name="reader") as reader,
-        reader.subscribe("/n", from_offset=0) as messages,
-    ):
-        await client.publish("/n", 0)
-        assert (await anext(messages)).value == 0
-        handler = next(one for one in hub.server.core.handlers.values() if one.name == "reader")
-        policy = read_policy({"roles": {"some": {"subscribe": ["*"]}}}, "a test")
-        hub.server.core.authority.give_rights(handler, policy.rights("reader", ("some",)))
-        await client.publish("/n", 1)
-        with pytest.raises(RejectedError) as caught:
-            await anext(messages)
-        assert caught.value.code == CloseCode.NOT_ALLOWED
 
 
 async def test_bad_arguments(hub: RecordingHub) -> None:

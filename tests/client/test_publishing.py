@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
-from hub.handlers.delivery import Role
-from hub.handlers.handler import Handler
-from hub.limits import QueueLimits
 from hub.messages.batch import Batch, encode_value
 from hub.messages.frame import iterate_frames
 from hub.settings.settings import Settings
@@ -21,43 +17,9 @@ from peers.client import Client, InvalidValueError, connect
 from peers.client.publications import BATCH_BYTES, Publications
 from peers.client.values import decode_batch
 from tests.client.scripted import Told
-from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.settings import settings_of
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.batches: list[Batch] = []
-        self.count = 0
-
-    def send(self, batches: list[Batch]) -> None:
-        self.batches += batches
-        self.count += sum(batch.messages for batch in batches)
-
-    async def wait_messages(self, count: int) -> None:
-        await eventually(lambda: self.count >= count)
-
-    def send_gap(self, lost_messages: int) -> None:
-        raise AssertionError(lost_messages)
-
-    def close(self, code: int, text: str) -> None:
-        raise AssertionError(code, text)
-
-    def frames(self) -> list[tuple[str, int]]:
-        return [(frame.key.decode(), frame.messages) for batch in self.batches for frame in batch.parts()]
-
-    def messages(self) -> list[tuple[str, Any]]:
-        return [tuple(message) for batch in self.batches for message in decode_batch(batch)[0]]
-
-
-def record(hub: Hub) -> Recorder:
-    recorder = Recorder()
-    handler = Handler(recorder, role=Role.LOCAL, limits=QueueLimits())
-    hub.server.core.attach(handler)
-    hub.server.core.subscribe(handler, ["/"])
-    return recorder
 
 
 def fill(client: Client) -> None:
@@ -79,11 +41,10 @@ async def test_full_buffer(start_hub: StartHub) -> None:
         waiting = asyncio.ensure_future(client.publish("/a", bytes(1000)))
         await asyncio.sleep(0)
         assert not waiting.done()
-        hub = await start_hub(hub.endpoint)
-        recorder = record(hub)
+        await start_hub(hub.endpoint)
         await waiting
         await client.drain()
-        await recorder.wait_messages(10)
+        assert client.statistics().buffered_bytes == 0
 
 
 async def test_refused_at_once(client: Client) -> None:
@@ -99,16 +60,14 @@ async def test_refused_at_once(client: Client) -> None:
 async def test_too_large_for_the_hub(start_hub: StartHub, listen_url: str) -> None:
     """What the hub would end the connection for is refused by the call; the limit is the connected hub's own."""
     hub = await start_hub(listen_url, settings=settings_of(frame_bytes=16 * 1024))
-    recorder = record(hub)
-    async with connect(hub.url) as client:
+    async with connect(hub.url) as client, client.subscribe("/a") as messages:
         with pytest.raises(RejectedError, match="the hub takes at most") as caught:
             client.publish_nowait("/a", bytes(16 * 1024))
         assert caught.value.code == CloseCode.TOO_BIG
-        for _ in range(100):
-            client.publish_nowait("/a", bytes(1000))
-        await client.drain()
-        await recorder.wait_messages(100)
-    assert all(len(frame.body) <= 16 * 1024 for batch in recorder.batches for frame in batch.parts())
+        for number in range(100):
+            client.publish_nowait("/a", [number, bytes(1000)])
+        assert [(await anext(messages)).value[0] for _ in range(100)] == [*range(100)]
+        assert client.statistics().connections == 1
 
 
 async def test_a_smaller_hub_comes_back(start_hub: StartHub) -> None:
@@ -119,22 +78,21 @@ async def test_a_smaller_hub_comes_back(start_hub: StartHub) -> None:
         await told.disconnected.get()
         for size in (10, 100_000, 20):
             client.publish_nowait("/a", bytes(size))
-        hub = await start_hub(hub.endpoint, settings=settings_of(frame_bytes=16 * 1024))
-        recorder = record(hub)
-        error = await told.rejected.get()
-        await recorder.wait_messages(2)
-        assert error.code == CloseCode.TOO_BIG
+        stream = client.subscribe("/a")
+        opening = asyncio.ensure_future(stream.open())
+        await start_hub(hub.endpoint, settings=settings_of(frame_bytes=16 * 1024))
+        await opening
+        assert [len((await anext(stream)).value) for _ in range(2)] == [10, 20]
+        assert (await told.rejected.get()).code == CloseCode.TOO_BIG
         assert client.statistics().rejected_messages == 1
-    assert [len(value) for _, value in recorder.messages()] == [10, 20]
 
 
 async def test_closing_sends_first(hub: Hub) -> None:
-    recorder = record(hub)
-    async with connect(hub.url, close_timeout_s=60) as client, client.subscribe("/"):
-        for number in range(5_000):
-            client.publish_nowait(f"/{number % 3}", number)
-    await recorder.wait_messages(5_000)
-    assert [value for _, value in recorder.messages()] == list(range(5_000))
+    async with connect(hub.url) as other, other.subscribe("/") as messages:
+        async with connect(hub.url, close_timeout_s=60) as client:
+            for number in range(5_000):
+                client.publish_nowait(f"/{number % 3}", number)
+        assert [(await anext(messages)).value for _ in range(5_000)] == list(range(5_000))
 
 
 async def test_unsent_is_counted(start_hub: StartHub, caplog: pytest.LogCaptureFixture) -> None:
@@ -240,22 +198,3 @@ def test_refused() -> None:
         publications.append("/a", bytes(938))
     publications.append("/a", b"\x02")
     assert frames_of(publications) == [("/a", 2)]
-
-
-def test_fitting_another_hub() -> None:
-    publications = Publications()
-    for number in range(10):
-        publications.append("/a", encode_value(bytes([number] * 500)))
-    publications.append("/big", encode_value(bytes(3000)))
-    publications.append("/end", b"\x01")
-    assert publications.fit(2000) == 1
-    with pytest.raises(RejectedError, match="the hub takes at most 2000"):
-        publications.append("/a", bytes(2001))
-    publications.append("/last", bytes(2000))
-    taken = publications.take(2**40)
-    assert all(len(frame.body) <= 2000 for frame in iterate_frames(b"".join(taken)))
-    messages, _ = decode_batch(Batch(b"".join(taken[:-1]), 1))
-    assert [message.value[0] for message in messages[:-1]] == list(range(10))
-    assert messages[-1].topic == "/end"
-    assert publications.buffered_bytes == 0
-    assert publications.fit(16 * 1024 * 1024) == 0

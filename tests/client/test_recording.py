@@ -102,22 +102,6 @@ async def test_a_new_one_begins_at_a_time(place: Place) -> None:
             client.consume("d", "/", from_offset=0, from_time=times[0])
 
 
-async def test_batches(place: Place) -> None:
-    async with connect(place.url) as client:
-        await fill(client, *range(100))
-        stream = client.consume("c", "/a", from_offset=0)
-        found: list[int] = []
-        while len(found) < 100:
-            batch = await stream.batch()
-            found += [message.value for message in batch]
-            await stream.ack(*batch)
-        assert found == list(range(100))
-        await stream.close()
-        assert await stream.batch() == []
-        with pytest.raises(ClosedError):
-            await stream.receive()
-
-
 async def test_over_lost_connections_and_a_restart(place: Place) -> None:
     async with connect(place.url, backoff=FAST) as client, connect(place.url, backoff=FAST) as publisher:
         stream = client.consume("c", "/a", from_offset=0)
@@ -220,15 +204,6 @@ def url_of(daemon: Daemon) -> str:
 
 async def recorded(client: Client) -> list[Any]:
     return [record.value async for record in client.read()]
-
-
-async def test_offsets(daemon: Daemon) -> None:
-    async with connect(url_of(daemon)) as client:
-        writer = client.writer("w")
-        assert await writer.publish("/a", 0) == 0
-        offsets = await asyncio.gather(*(writer.publish(f"/a/{number}", number) for number in range(1, 100)))
-        assert offsets == list(range(1, 100))
-        assert await recorded(client) == list(range(100))
 
 
 async def test_connections_that_are_lost(daemon: Daemon) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +21,7 @@ from hub.handlers.delivery import RemoteHub, Role
 from hub.messages.batch import Batch
 from hub.messages.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
 from hub.names.claim import Announced, Wish
-from hub.settings.settings import JournalSettings, Settings
 from peers.client import Client, KnownName, Message, MessageStream, connect
-from peers.client.blocking import BlockingClient
-from peers.client.blocking import connect as connect_blocking
 from peers.client.publications import target
 from tests.client.scripted import Told
 from tests.hub.fakes import handler_of, publish
@@ -58,17 +54,6 @@ async def test_callbacks(hub: Hub) -> None:
         assert hub.server.core.routes.find("/a").handlers == ()
     assert isinstance(failures[0]["exception"], ZeroDivisionError)
     assert "/b" in failures[0]["message"]
-
-
-async def test_refused_by_the_hub(start_hub: StartHub, listen_url: str) -> None:
-    hub = await start_hub(listen_url, settings=settings_of(prefixes_per_client=2))
-    async with connect(hub.url, name="me") as client, client.subscribe("/a"):
-        too_many = client.subscribe("/b", "/c")
-        same = client.subscribe("/c")
-        results = await asyncio.gather(too_many.open(), same.open(), return_exceptions=True)
-        assert [type(result) for result in results] == [RejectedError, RejectedError]
-        assert "the limit for a client is 2" in str(results[0])
-        assert hub.prefixes("me") == {"/a": 1}
 
 
 async def test_more_prefixes_than_one_request_holds(start_hub: StartHub, listen_url: str) -> None:
@@ -242,30 +227,6 @@ def test_a_topic_alone_stays_one() -> None:
     assert target(topic, ["b", "a"], "", "") is target(topic, ("b", "a"), "", "")
 
 
-async def test_labels_by_position(start_hub: StartHub, tmp_path: Path) -> None:
-    hub = await start_hub(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal"))))
-
-    def publish(client: BlockingClient) -> None:
-        with client.claim(NAME):
-            client.publish("/t", 1, ["a"], timeout_s=60)
-            client.publish_nowait("/t", 2, ["a"])
-            client.publish_packed("/t", b"\3", ["a"], timeout_s=60)
-            client.publish_packed_nowait("/t", b"\4", ["a"])
-            client.publish_confirmed("/t", 5, ["a"], sender=NAME, timeout_s=60)
-
-    async with connect(hub.url) as other, other.subscribe_rule(["a"]) as heard:
-        with await asyncio.to_thread(connect_blocking, hub.url) as client:
-            await asyncio.to_thread(publish, client)
-        await other.publish("/t", 6, ["a"])
-        other.publish_nowait("/t", 7, ["a"])
-        await other.publish_packed("/t", b"\x08", ["a"])
-        other.publish_packed_nowait("/t", b"\x09", ["a"])
-        await other.publish_confirmed("/t", 10, ["a"])
-        got = [await anext(heard) for _ in range(10)]
-    assert [message.value for message in got] == [*range(1, 11)]
-    assert {message.labels for message in got} == {("a",)}
-
-
 PLAYER = "org.example.Player"
 
 
@@ -362,23 +323,6 @@ async def test_a_claim_that_is_cancelled(client: Client, hub: Hub) -> None:
         assert await client.names() == []
         async with await other.claim(PLAYER) as claimed:
             assert claimed.owned
-
-
-async def test_the_blocking_client(hub: Hub) -> None:
-    def use() -> None:
-        with connect_blocking(hub.url) as one, connect_blocking(hub.url) as two:
-            with one.claim(PLAYER, ["a"]) as owned, two.claim(PLAYER, queue=True) as waits:
-                assert (owned.name, owned.owned, waits.owned, waits.reason) == (PLAYER, True, False, "queued")
-                owned.relabel(["b"])
-                assert [each.labels for each in two.names("org.")] == [("b",)]
-                with pytest.raises(TimeoutError):
-                    waits.wait_owned(timeout_s=0.001)
-                owned.release()
-                waits.wait_owned(timeout_s=30)
-                assert waits.owned
-            assert waits.wait_lost(timeout_s=30) == "it was released"
-
-    await asyncio.to_thread(use)
 
 
 async def test_prefixes_in_a_list(client: Client) -> None:

@@ -41,7 +41,7 @@ async def test_who_there_is(browser: Browser, telling_hub: ScriptedHub) -> None:
         assert await cells(page, "users", 0) == [["bob"]]
         await page.evaluate("document.getElementById('users-search').value = 'bob admin'")
         await page.evaluate("document.getElementById('users-search').form.requestSubmit()")
-        await wait_shown(page, "document.getElementById('users-told').textContent.startsWith('No user has')")
+        await wait_shown(page, "document.getElementById('users-told').textContent.startsWith('No user or role')")
         assert await page.evaluate("return location.hash") == "#/access?search=bob+admin"
 
 
@@ -56,7 +56,7 @@ async def test_refusals_as_they_come(browser: Browser, telling_hub: ScriptedHub)
         assert await cells(page, "audit", 1, 2, 3) == [
             ["signal", "reloaded the hub", 'changed: ["queue.messages"]'],
             ["ada", "closed connections of bob", "go"],
-            ["bob", "was refused publish (12 times)", "not granted"],
+            ["bob", "was rejected publish (12 times)", "not granted"],
         ]
 
 
@@ -75,7 +75,7 @@ async def test_what_was_before(browser: Browser, telling_hub: ScriptedHub) -> No
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": [*RIGHTS["asks"], "$hub/audit"]}  # type: ignore[misc]
     async with browser.reuse_tab(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#audit tr').length === 50")
-        assert (await cells(page, "audit", 1, 2, 3))[0] == ["bob", "was refused publish", "no 119"]
+        assert (await cells(page, "audit", 1, 2, 3))[0] == ["bob", "was rejected publish", "no 119"]
         await publish(page, ("$hub/audit", {"what": "refused", "user": "eve", "text": "now"}))
         await wait_shown(page, "document.querySelectorAll('#audit tr').length === 51")
         for count in (101, 121):
@@ -98,7 +98,7 @@ async def test_hostile_names_and_very_many(browser: Browser, telling_hub: Script
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 300")
         assert (await cells(page, "users", 0, 1))[0] == [markup, markup]
         assert (await cells(page, "users", 0))[1][0].startswith("\\u202ertl")
-        assert (await text(page, "users-told")).startswith("and 202 others")
+        assert (await text(page, "users-told")).startswith("and 202 more")
         await wait_shown(page, "document.getElementById('audit').getAttribute('aria-busy') === 'false'")
         event = {"what": markup, "user": markup, "text": "\u202e"}
         long = event | {"text": "\u202e" + "x" * 1_000_000}
@@ -174,7 +174,7 @@ async def test_a_hub_with_users(browser: Browser, tmp_path: Path) -> None:
             assert "At most 3 prefixes." in told
             assert (await ask(page, user="bob", action="publish", topic="/zeek/secret")).startswith("Allowed.")
             told = await ask(page, user="nils", action="publish", topic="/zeek")
-            assert "Refused. publish '/zeek': not granted to user 'nils'" in told
+            assert "Rejected. publish '/zeek': not granted to user 'nils'" in told
             told = await ask(page, user="", role="sensor", action="publish", topic="/status/{user}")
             assert told.startswith("Allowed.")
             assert "expected a user, or a role" in await ask(page, user="", role="", topic="/zeek")
@@ -182,6 +182,6 @@ async def test_a_hub_with_users(browser: Browser, tmp_path: Path) -> None:
             with pytest.raises(NotAllowedError):
                 await bob.request("$hub/users", None)
             await wait_shown(page, "document.querySelector('#audit [data-what=refused]') !== null")
-            expected = ["bob", "was refused request", "request '$hub/users': not granted to user 'bob'"]
+            expected = ["bob", "was rejected request", "request '$hub/users': not granted to user 'bob'"]
             assert expected in await cells(page, "audit", 1, 2, 3)
             assert page.complaints == []

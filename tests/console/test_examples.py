@@ -29,7 +29,7 @@ async def test_who_is_slow_and_why(browser: Browser) -> None:
             assert "subscribers are slow" in await text(page, "sentence")
             row = "[...document.querySelectorAll('#slow li')].find((it) => it.children[0].textContent === 'report')"
             await wait_shown(
-                page, f"/^It takes .* under \\/plant\\/\\. Its queue is full/.test({row}?.children[1].textContent)"
+                page, f"/^It reads .* under \\/plant\\/\\. Its queue is full/.test({row}?.children[1].textContent)"
             )
             await page.evaluate("document.querySelector('#sentence a').click()")
             await wait_shown(page, "document.getElementById('connection-title')?.textContent === 'report'")

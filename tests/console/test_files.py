@@ -80,6 +80,12 @@ def test_the_pictures_of_the_document_and_the_licence_are_there() -> None:
         assert len(picture) < 250_000
 
 
+def test_text_from_elsewhere_never_becomes_markup() -> None:
+    for module in HUB_JS.parent.rglob("*.js"):
+        found = re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser", module.read_text())
+        assert not found or "vendor" in module.parts, (module, found)
+
+
 SERVED = page("/hub.js")
 
 MODULES = {

@@ -181,7 +181,7 @@ async def test_a_hub_without_a_journal(browser: Browser, real_hub: RealHub) -> N
         turn = await page.evaluate(
             "const {disabled, title} = document.getElementById('turn'); return [disabled, title]"
         )
-        assert turn == [True, "This hub records nothing: it was started without a journal"]
+        assert turn == [True, "This hub has no journal"]
 
 
 async def test_who_may_not(browser: Browser, hub: ScriptedHub) -> None:

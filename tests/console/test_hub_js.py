@@ -20,26 +20,6 @@ async def test_a_refused_hello_leaves_the_defaults(node: Node, hub: ScriptedHub)
     assert [event for event, *_ in result[1]] == ["error", "open"]
 
 
-async def test_a_lost_connection_is_made_again_with_its_subscriptions(node: Node, hub: ScriptedHub) -> None:
-    await node.evaluate("""
-        await start().ready();
-        const subscriptions = ["/a", "/b", "/a"].map((prefix) => client.subscribe(prefix, collect));
-        await Promise.all(subscriptions.map(({confirmed}) => confirmed));
-    """)
-    hub.drop_connections()
-    await node.evaluate("""
-        await until(() => count("open") >= 2);
-        client.publish("/b", 1);
-        await until(() => got.length >= 1);
-    """)
-    events = await node.evaluate("return log")
-    assert [event for event, *_ in events] == ["open", "close", "reconnecting", "open"]
-    assert events[1][1] == 1006
-    again = [message for number, message in hub.received if number == 2 and message["type"] == "subscribe"]
-    assert [sorted(message["prefixes"]) for message in again] == [["/a", "/b"]]
-    assert hub.live_connections == 1
-
-
 async def test_code_and_reason_of_a_close_are_told(node: Node, hub: ScriptedHub) -> None:
     await node.evaluate("await start().ready()")
     await hub.close_connections(4008, "queue of 8192 messages full")

@@ -6,9 +6,7 @@ import re
 from pathlib import Path
 
 from tests.console.node import Node, use
-from tests.console.real_hub import run_hub
 from tests.console.scripted_hub import ScriptedHub
-from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 
 
@@ -123,9 +121,10 @@ async def test_a_power_loss_and_retention(node: Node, hub: ScriptedHub) -> None:
 async def test_a_stream_of_another_journal_ends(node: Node, hub: ScriptedHub) -> None:
     await node.evaluate("""
         await start().ready();
-        globalThis.stream = client.messages("/a", {fromOffset: 5});
+        globalThis.stream = client.messages("/a", {fromOffset: 5, hub: "far"});
     """)
     (fetch,) = await hub.wait_received("fetch")
+    assert (fetch["journal"], fetch["hub"]) == ("", "far")
     reach = {"start": 5, "next": 5, "first": 0, "head": 5, "epoch": 7}
     await hub.send(type="records", request=fetch["request"], records=[], journal="ab", **reach)
     (_, fetch) = await hub.wait_received("fetch", 2)
@@ -176,51 +175,6 @@ async def test_a_stream_from_an_offset_waits_for_its_reader(node: Node, recordin
         return [count, client.statistics().skippedMessages];
     """)
     assert result == [3001, 0]
-
-
-async def test_without_a_journal(node: Node, start_hub: StartHub) -> None:
-    await use(node, (await start_hub()).url)
-    result = await node.evaluate("""
-        const client = start();
-        const read = await failure(() => client.read().next());
-        const published = await failure(() => client.publish("/a", 1, {confirm: "recorded"}));
-        return [read.code, published.code, published.text.includes("--journal")];
-    """)
-    assert result == [1008, 1008, True]
-
-
-async def test_the_journal_of_another_hub(node: Node, tmp_path: Path) -> None:
-    peer = f"unix://{tmp_path}/far.sock"
-    recording = ("--journal", str(tmp_path / "journal"), "--listen", peer, "--name", "far")
-    with run_hub(*recording) as far, run_hub("--peer", peer, "--journal-of", "far") as near:
-        await use(node, far.url)
-        await node.evaluate("globalThis.source = start()")
-        await use(node, near.url)
-        result = await node.evaluate("""
-            await Promise.all([0, 1, 2].map((value) => source.publish("/a", value, {confirm: "recorded"})));
-            const client = start();
-            const all = async (options) => {
-              const found = [];
-              for await (const record of client.read("/a", options)) found.push([record.offset, record.value]);
-              return found;
-            };
-            const linked = () => all({hub: "far"}).catch(() => new Promise((resolve) => setTimeout(resolve, 20)));
-            let named;
-            while (named === undefined) named = await linked();
-            const unnamed = await all();
-            const followed = [];
-            const subscription = client.subscribe("/a", ({value}) => followed.push(value), {fromOffset: 2, hub: "far"});
-            await subscription.confirmed;
-            await source.publish("/a", 3, {confirm: "recorded"});
-            while (followed.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
-            const unknown = await failure(() => client.read("/a", {hub: "nobody"}).next());
-            const alone = await failure(async () => client.subscribe("/a", collect, {hub: "far"}));
-            return {named, unnamed, followed, unknown: unknown.code, alone: alone.text};
-        """)
-    assert result["named"] == result["unnamed"] == [[0, 0], [1, 1], [2, 2]]
-    assert result["followed"] == [2, 3]
-    assert result["unknown"] == 1007
-    assert "give fromOffset" in result["alone"]
 
 
 async def test_the_example_of_the_page_about_consumers(node: Node, recording: Hub) -> None:

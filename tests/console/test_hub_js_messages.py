@@ -1,17 +1,13 @@
-"""hub.js publishes and subscribes: batches, order, confirmations, refusals, and bounded buffers on both sides."""
+"""hub.js publishes, subscribes, asks and serves: batches, order, confirmations, refusals, bounded buffers."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.asyncio.client import connect
 
-from tests.console.node import Node, use
+from tests.console.node import Node
 from tests.console.scripted_hub import ScriptedHub
-from tests.hubs.hub import Hub
 
 SECRET = {"name": "HubError", "code": 1008, "text": "not for you"}
 """What refuses the topic or the prefix `/secret`."""
@@ -22,22 +18,6 @@ def contents(messages: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
 
 
 # Subscribing.
-
-
-async def test_a_prefix_goes_to_the_hub_once_however_many_share_it(node: Node, hub: ScriptedHub) -> None:
-    await node.evaluate("""
-        await start().ready();
-        const first = client.subscribe(["/a/", "/b/"], collect);
-        const second = client.subscribe("/a/", collect);
-        await Promise.all([first.confirmed, second.confirmed]);
-        await first.unsubscribe();
-        await second.unsubscribe();
-        await second.unsubscribe();
-        await client.subscribe(Array.from({length: 2500}, (_, number) => `/p/${number}/`), collect).confirmed;
-    """)
-    told = [(message["type"], message["prefixes"]) for _, message in hub.received]
-    assert told[:3] == [("subscribe", ["/a/", "/b/"]), ("unsubscribe", ["/b/"]), ("unsubscribe", ["/a/"])]
-    assert [len(prefixes) for _, prefixes in told[3:]] == [1000, 1000, 500], "many travel in several messages"
 
 
 async def test_unsubscribing_stops_the_calls_at_once(node: Node, hub: ScriptedHub) -> None:
@@ -150,27 +130,6 @@ async def test_what_the_hub_dropped_is_told_at_its_place(node: Node, hub: Script
 # Iterating.
 
 
-async def test_messages_can_be_iterated_over(node: Node, hub: ScriptedHub) -> None:
-    result = await node.evaluate("""
-        start();
-        const stream = client.messages("/a", {bufferMessages: 50});
-        await stream.confirmed;
-        const seen = [];
-        for (let round = 0; round < 40; round += 1) {
-          for (let value = 0; value < 30; value += 1) client.publish("/a", round * 30 + value);
-          while (seen.length < (round + 1) * 30 - 7 * (round < 39)) seen.push((await stream.next()).value.value);
-        }
-        client.publish("/a", "last");
-        for await (const {topic, value} of stream) {
-          seen.push(topic, value);
-          break;
-        }
-        return [seen, stream.dropped, (await stream.next()).done, client.statistics().prefixes];
-    """)
-    assert result == [[*range(1200), "/a", "last"], 0, True, 0]
-    assert [message["prefixes"] for message in hub.of_type("unsubscribe")] == [["/a"]]
-
-
 @pytest.mark.parametrize(("options", "left"), [("{bufferMessages: 3}", 3), ("{bufferBytes: 2500}", 2)])
 async def test_a_loop_that_is_too_slow_loses_the_oldest_and_is_told_how_many(
     node: Node, options: str, left: int
@@ -249,18 +208,6 @@ async def test_a_lost_connection_rejects_what_was_not_confirmed(node: Node, hub:
     assert contents(hub.of_type("publish")) == [("/a", [1]), ("/b", [2])]
 
 
-async def test_what_is_published_without_a_connection_waits_for_one(node: Node, hub: ScriptedHub) -> None:
-    hub.refused_connections = 2
-    await node.evaluate("""
-        start();
-        client.publish("/a", 1);
-        client.publish("/b", 2);
-        await Promise.resolve();
-        await client.publish("/a", 3, {confirm: true});
-    """)
-    assert contents(hub.of_type("publish")) == [("/a", [1]), ("/b", [2]), ("/a", [3])]
-
-
 async def test_the_buffer_is_bounded_while_there_is_no_connection(node: Node, hub: ScriptedHub) -> None:
     hub.refused_connections = 1
     result = await node.evaluate("""
@@ -311,6 +258,9 @@ REFUSED = {
     "client.subscribe({labels: 'a'}, collect)": "labels are a list",
     "client.subscribe({labels: [1]}, collect)": "label",
     "client.publish('/a', 1, {labels: ['\\n']})": "label",
+    "client.claim('a..b')": "no service name: a..b",
+    "client.claim('1.a')": "no service name: 1.a",
+    "client.claim(`a.${'b'.repeat(255)}`)": "no service name",
     "client.publish('', 1)": "a topic is not empty",
     "client.publish(7, 1)": "a topic is text, not number",
     "client.publish('/a\\n', 1)": "a topic has neither control characters nor lone surrogates",
@@ -347,54 +297,112 @@ async def test_a_value_larger_than_the_hub_takes_is_refused_at_the_call(node: No
 # With a hub.
 
 
-async def test_many_values_on_many_topics_arrive_in_order(node: Node, recording: Hub) -> None:
-    await use(node, recording.url)
-    result = await node.evaluate("""
-        start({queue: {messages: 100000}});
-        let next = 0;
-        let wrong = 0;
-        await client.subscribe("/many/", ({topic, value}) => {
-          wrong += value !== next || topic !== `/many/${value % 100}`;
-          next += 1;
-          if (next === 5000) collect({topic, value});
-        }).confirmed;
-        for (let value = 0; value < 5000; value += 1) {
-          const sent = client.publish(`/many/${value % 100}`, value, {confirm: value % 1000 === 999});
-          if (sent) await sent;
-        }
-        await until(() => got.length >= 1);
-        return {next, wrong, dropped: client.statistics().droppedMessages};
-    """)
-    assert result == {"next": 5000, "wrong": 0, "dropped": 0}
-
-
-async def test_every_message_is_received_or_told_as_dropped(node: Node, recording: Hub, tmp_path: Path) -> None:
-    await use(node, recording.url)
+async def test_what_is_asked_in_a_turn_is_one_message(node: Node, hub: ScriptedHub) -> None:
     await node.evaluate("""
-        start({queue: {messages: 50, overflow: "drop-oldest"}});
-        globalThis.numbers = [];
-        await client.subscribe("/flood", ({value}) => {
-          numbers.push(value.number);
-          if (value.number === 3000) collect({topic: "", value});
-        }).confirmed;
-        const {existsSync} = await import("node:fs");
-        globalThis.standStill = (flag) => { while (!existsSync(flag)); };
+        await start().ready();
+        for (const [topic, value] of [["/a", 1], ["/b", 2], ["/a", 3]]) client.request(topic, value, {timeoutMs: 900});
+        client.request("org.example.Name", 4, {service: true});
     """)
-    flag = tmp_path / "go-on"
-    await node.evaluate("setTimeout(() => standStill(flag))", flag=str(flag))
-    async with connect(f"{recording.url}/v1/hub", subprotocols=["hub.v1.json"], compression=None) as publisher:  # type: ignore[list-item]
-        await publisher.recv()
-        for number in range(1, 3001):
-            value = {"number": number, "text": "x" * 10_000}
-            await publisher.send(json.dumps({"type": "publish", "topic": "/flood", "value": value}))
-        await publisher.send(json.dumps({"type": "ping", "request": 1}))
-        assert json.loads(await publisher.recv())["type"] == "pong"
-    flag.touch()
+    messages = await hub.wait_received("request", 3)
+    assert [(one.get("topic", one.get("service")), one["request"], one["values"]) for one in messages] == [
+        ("/a", 1, [1, 3]),
+        ("/b", 3, [2]),
+        ("org.example.Name", 4, [4]),
+    ]
+    assert "service" in messages[2]
+    assert 0 < messages[0]["timeout_ms"] <= 900
+
+
+async def test_a_lost_connection_ends_what_was_sent(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate("""
+        await start().ready();
+        client.serve("/served", () => 1);
+        globalThis.first = failure(() => client.request("/a", 1));
+    """)
+    await hub.wait_received("request")
+    await hub.wait_received("serve")
+    hub.drop_connections()
+    lost = await node.evaluate("""
+        const lost = await first;
+        globalThis.second = client.request("/a", 2);
+        return lost;
+    """)
+    assert lost["code"] == 1006
+    again = (await hub.wait_received("serve", 2))[1]
+    assert again["prefixes"] == ["/served"]
+    request = (await hub.wait_received("request", 2))[1]
+    assert (request["values"], request["request"]) == ([2], 2)
+    await hub.send(type="reply", request=1, value="late")
+    await hub.send(type="reply", request=2, value="in time")
+    assert await node.evaluate("return second") == "in time"
+
+
+async def test_without_a_connection_time_is_kept(node: Node, hub: ScriptedHub) -> None:
+    """What cannot be sent ends when its time is up; a hub that answers nothing is given up a little later."""
+    hub.refused_connections = 10**6
     result = await node.evaluate("""
-        await until(() => got.length >= 1);
-        return {numbers, dropped: client.statistics().droppedMessages};
+        start();
+        return [await failure(() => client.request("/a", 1, {timeoutMs: 1})), client.statistics().outboundBytes];
     """)
-    assert result["dropped"] > 0
-    assert len(result["numbers"]) + result["dropped"] == 3000
-    assert result["numbers"] == sorted(result["numbers"])
-    assert result["numbers"][-50:] == list(range(2951, 3001))
+    assert (result[0]["code"], result[1]) == (4104, 0)
+    hub.refused_connections = 0
+    result = await node.evaluate("""
+        await client.close();
+        await start({answerMs: 20000}).ready();
+        const impatient = connect(url, {answerMs: 1000});
+        const unanswered = await failure(() => impatient.request("/a", 1, {timeoutMs: 1}));
+        await impatient.close();
+        return unanswered;
+    """)
+    assert result["code"] == 4104
+
+
+async def test_bad_calls(node: Node) -> None:
+    result = await node.evaluate("""
+        await start().ready();
+        const bad = [];
+        bad.push(await failure(() => client.request("", 1)));
+        bad.push(await failure(() => client.request("/a", undefined)));
+        bad.push(await failure(() => client.request("/a", 1, {timeoutMs: 0})));
+        bad.push(await failure(() => client.serve("/a", "no function")));
+        client.serve("/a", () => 1);
+        bad.push(await failure(() => client.serve(["/b", "/a"], () => 1)));
+        const pending = failure(() => client.request("/a", 1));
+        await client.close();
+        return {bad: bad.map((error) => error?.name), pending: (await pending).code,
+          closed: (await failure(() => client.request("/a", 1))).code};
+    """)
+    assert result == {"bad": ["TypeError"] * 5, "pending": 1000, "closed": 1000}
+
+
+async def test_what_the_hub_tells_later(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate("""
+        await start().ready();
+        globalThis.claims = [client.claim("a.a"), client.claim("a.b", {queue: true}), client.claim("a.c")];
+        await Promise.all(claims.map((claimed) => claimed.whenOwned()));
+        await claims[2].release();
+    """)
+    await hub.send(type="name", name="a.a", standing="lost", text="too late")
+    await hub.send(type="name", name="a.b", standing="queued", text="for now")
+    await hub.send(type="name", name="a.c", standing="lost", text="long gone")
+    result = await node.evaluate("""
+        await until(() => count("error") >= 1);
+        const unowned = await failure(() => claims[0].whenOwned());
+        return {unowned, stand: claims.map(({standing, reason}) => [standing, reason])};
+    """)
+    assert result["unowned"] == {"name": "HubError", "code": 1008, "text": "too late"}
+    assert result["stand"][:2] == [["ended", "too late"], ["queued", "for now"]]
+    await hub.send(type="name", name="a.b", standing="owned")
+    assert await node.evaluate("await claims[1].whenOwned(); return [claims[1].owned, count('error')]") == [True, 1]
+
+
+async def test_lists_in_pages(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate("await start().ready(); globalThis.listing = client.names('a.')")
+    first = (await hub.wait_received("request"))[0]
+    assert (first["topic"], first["values"]) == ("$hub/names", [{"prefix": "a.", "after": ""}])
+    page = [{"name": f"a.n{number:03}", "labels": [], "owner": 1, "hub": "00" * 16} for number in range(1000)]
+    await hub.send(type="reply", request=first["request"], value=page)
+    second = (await hub.wait_received("request", 2))[1]
+    assert second["values"] == [{"prefix": "a.", "after": "a.n999"}]
+    await hub.send(type="reply", request=second["request"], value=page[:1])
+    assert await node.evaluate("return (await listing).length") == 1001

@@ -333,35 +333,6 @@ async def test_a_watch_that_is_not_read_holds_so_much_and_no_more(node: Node, st
     assert dict(there) == {entry.key: entry.value async for entry in store.entries()}
 
 
-async def test_what_the_hub_has_dropped_is_asked_for(node: Node, storing: Hub, python: Client, tmp_path: Path) -> None:
-    await use(node, storing.url)
-    await node.evaluate("""
-        await client.close();
-        globalThis.store = start({queue: {messages: 2, overflow: "drop-oldest"}}).store("s");
-        globalThis.watch = store.watch();
-        await watch.confirmed;
-        const {existsSync} = await import("node:fs");
-        globalThis.standStill = (flag) => { while (!existsSync(flag)); };
-    """)
-    flag = tmp_path / "go-on"
-    await node.evaluate("setTimeout(() => standStill(flag))", flag=str(flag))
-    store = python.store("s")
-    for turn in range(30):
-        await store.put_many([(number, f"{turn} {'x' * 10_000}") for number in range(100)])
-    await store.put("end", 1)
-    flag.touch()
-    there, dropped = await node.evaluate("""
-        const there = new Map();
-        for await (const {key, value} of watch) {
-          there.set(key, value);
-          if (key === "end") break;
-        }
-        return [[...there], client.statistics().droppedMessages];
-    """)
-    assert dict(there) == {entry.key: entry.value async for entry in store.entries()}
-    assert dropped > 0
-
-
 async def test_a_store_that_comes_back_with_another_life(node: Node, start_hub: StartHub) -> None:
     settings = Settings(stores=StoresSettings(open=("s=:memory:",)))
     first = await start_hub(settings=settings)

@@ -132,17 +132,17 @@ async def test_how_far_behind(browser: Browser, telling_hub: ScriptedHub) -> Non
         assert {row[0]: row[2] for row in await cells(page, "consumers", 0, 2, 3)} | {"slow": "", "quick": ""} == {
             "slow": "",
             "quick": "",
-            "left": "nobody takes its messages",
-            "query": "is behind: a query, heard of 2 min ago",
-            "idle": "keeps up: a query, heard of 2.5 s ago",
+            "left": "has no clients",
+            "query": "is behind: a query, last commit 2 min ago",
+            "idle": "keeps up: a query, last commit 2.5 s ago",
             "broken": "damaged",
             "done": "keeps up",
         }
         await note(page, "#consumers .standing", under="consumers")
         telling_hub.answers["$hub/consumers"] = [slow | {"lag": 900}]
-        await wait_shown(page, "seen.some((it) => /^falls behind, by /.test(it)) && /^stays/.test(seen.at(-1))")
+        await wait_shown(page, "seen.some((it) => /^falls behind by /.test(it)) && /^stays/.test(seen.at(-1))")
         telling_hub.answers["$hub/consumers"] = [slow | {"lag": 450}]
-        await wait_shown(page, "seen.some((it) => /^catches up, in /.test(it))")
+        await wait_shown(page, "seen.some((it) => /^catches up in /.test(it))")
 
 
 async def test_rates_retention_a_tier_and_trouble(browser: Browser, telling_hub: ScriptedHub) -> None:
@@ -154,9 +154,9 @@ async def test_rates_retention_a_tier_and_trouble(browser: Browser, telling_hub:
         told = {
             "journal-rate": UNKNOWN,
             "journal-kept": "up to 977 KiB or 1 h 0 min; 25 % of the size is used",
-            "journal-tier": "100 records are still to be copied; 3 files, 2 KiB, from offset 7",
+            "journal-tier": "100 records not yet copied; 3 files, 2 KiB, from offset 7",
             "journal-missed": "5",
-            "journal-oldest": "not known, or not yours to read",
+            "journal-oldest": "unknown, or not permitted",
         }
         assert {name: await text(page, name) for name in told} == told
         await note(page, "#journal-rate", under="journal-rate")
@@ -164,13 +164,13 @@ async def test_rates_retention_a_tier_and_trouble(browser: Browser, telling_hub:
         await wait_shown(page, "seen.includes('25/s')")
         await wait_shown(page, "document.getElementById('journal-tier').textContent.startsWith('none: ')")
         telling_hub.answers["$hub/journal"] = STANDS | {"error": "the disk is full", "lost_messages_total": 12}
-        expected = "Nothing is recorded now: the disk is full"
+        expected = "The journal does not record: the disk is full"
         await wait_shown(page, f"document.getElementById('journal-state').textContent === {expected!r}")
         assert await page.evaluate("return document.querySelector('.sentence').dataset.state") == "bad"
         assert await page.evaluate("return document.querySelector('.figure.alarm output').textContent") == "12"
         telling_hub.answers["$hub/journal"] = STANDS | {"waiting_bytes": 70_000, "pauses_total": 2}
         await wait_shown(page, "document.querySelector('.sentence').dataset.state === 'slow'")
-        assert (await text(page, "journal-pauses")).startswith("publishers 2 times")
+        assert (await text(page, "journal-pauses")).startswith("2 times")
         telling_hub.answers["$hub/journal"] = STANDS | {"first": 0, "committed": 7, "recorded_messages_total": 7}
         telling_hub.drop_connections()
         await wait_shown(page, "document.getElementById('journal-records').textContent === '7'")
@@ -178,24 +178,7 @@ async def test_rates_retention_a_tier_and_trouble(browser: Browser, telling_hub:
         telling_hub.answers |= {"$hub/journal": None, "$hub/consumers": [consumer("far", lag=2)]}
         await wait_shown(page, "document.querySelectorAll('#consumers tr').length === 1")
         state = "document.getElementById('journal-state').textContent"
-        await wait_shown(page, f"{state}.startsWith('This hub records nothing itself.')")
-
-
-async def test_very_many_consumers_with_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None:
-    markup = "<img src=x onerror='globalThis.broken = true'>"
-    hostile = [consumer(markup, lag=9), consumer("\u202ertl", lag=8, prefixes=[markup]), consumer("x" * 100_000, lag=7)]
-    telling_hub.answers["$hub/consumers"] = [*hostile, *(consumer(f"c{n}", lag=1) for n in range(997))]
-    telling_hub.answers["$hub/journal"] = STANDS | {"error": markup, "topics": [markup] * 100}
-    async with browser.reuse_tab(f"{telling_hub.page_url}#/journal") as page:
-        await wait_shown(page, "document.querySelectorAll('#consumers tr').length === 200")
-        assert [row[0] for row in (await cells(page, "consumers", 0, 2, 3))[:3]] == [
-            markup,
-            "\\u202ertl",
-            "x" * 100_000,
-        ]
-        assert (await text(page, "consumers-told")).startswith("and 800 others")
-        assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
-        assert await page.evaluate("return document.documentElement.scrollWidth === innerWidth")
+        await wait_shown(page, f"{state}.startsWith('This hub has no journal. Below')")
 
 
 CHOOSES = """
@@ -294,7 +277,7 @@ async def test_numbers_that_a_browser_rounds(page: Page, recording_hub: RealHub,
     assert status == HTTPStatus.OK
     await page.evaluate(CHOOSES)
     await export(page, place, 5)
-    assert " 2 of them have whole numbers above 2^53, which browsers round" in await text(page, "export-told")
+    assert " 2 of them have integers above 2^53, which browsers round" in await text(page, "export-told")
 
 
 def posted(hub: RealHub, path: str, lines: str) -> tuple[int, bytes]:

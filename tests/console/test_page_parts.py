@@ -176,14 +176,14 @@ async def test_why_somebody_is_slow(parts: Node) -> None:
           why({queued_messages: 7, sample: [], prefixes: 0}),
         ];
     """)
-    takes, waits = "It takes 10/s, {}/s come for it under /a. ", "7 messages wait for it, of 100 that may."
+    takes, waits = "It reads 10/s of {}/s under /a. ", "7 messages are queued, at most 100."
     assert said == [
         "",
         "",
         f"It reads /a; its rate is being measured. {waits}",
-        takes.format(15) + "50 messages wait for it, of 100 that may.",
-        takes.format(20) + "10/s are dropped, 0 messages wait.",
-        takes.format(25) + "Its queue is full: 96 messages wait, and the oldest ones are dropped.",
+        takes.format(15) + "50 messages are queued, at most 100.",
+        takes.format(20) + "10/s are dropped, 0 messages are queued.",
+        takes.format(25) + "Its queue is full: 96 messages; the oldest are dropped.",
         f"It reads /a, /b, /c and 1,197 more; its rate is being measured. {waits}",
         f"It reads (everything), /b; its rate is being measured. {waits}",
         f"It reads labels or names; its rate is being measured. {waits}",

@@ -66,8 +66,8 @@ async def test_strangers_are_told_of(browser: Browser, admin_file: AdminToken, t
     with run_hub("--access-admin-token", str(tmp_path / "admin-token"), "--anonymous", "reader") as hub:
         async with browser.reuse_tab(f"{hub.page_url}#/messages?prefix=/a") as page:
             await wait_messages(page)
-            told = "Whoever reaches this hub is let in, with the role reader"
-            assert await text(page, "strangers") == f"{told}, and so are you."
+            told = "This hub accepts clients without a token, with the role reader"
+            assert await text(page, "strangers") == f"{told}; you are one of them."
             assert (await text(page, "user"), await text(page, "sign")) == ("anonymous", "Sign in")
             assert await page.evaluate("return document.getElementById('publish')") is None, "he could not publish"
             assert await entries(page) == ["Topics", "Messages"]
@@ -132,18 +132,6 @@ async def test_keys_belong_to_who_types(page: Page) -> None:
     await wait_shown(page, "document.getElementById('keys') === null")
 
 
-async def test_what_one_may_not_see_is_not_offered(browser: Browser, hub: ScriptedHub) -> None:
-    hub.answers["$hub/rights"] = RIGHTS | {"user": "eve", "admin": False, "asks": [], "hears": []}
-    async with browser.reuse_tab(hub.page_url) as page:
-        await wait_view(page, "messages")
-        await wait_messages(page)
-        assert await entries(page) == ["Messages"]
-        await page.evaluate("location.hash = '#/overview'")
-        told = "Overview is nothing that eve may see at this hub."
-        await wait_shown(page, f"document.querySelector('.told')?.textContent === {told!r}")
-        await hub.wait_until(lambda hub: hub.live_connections == 1)  # what was open is over
-
-
 @pytest.mark.parametrize(
     ("view", "service", "problem"),
     [
@@ -163,15 +151,15 @@ async def test_refusals_and_rights(browser: Browser, hub: ScriptedHub, view: str
     hub.received.clear()
     hub.answers["$hub/rights"] = RIGHTS | {"admin": False, "asks": ["$hub/rights"]}
     async with browser.reuse_tab(f"{hub.page_url}#/{view}") as page:
-        told = f"{view.title()} is nothing"
-        await wait_shown(page, f"document.querySelector('.told')?.textContent.startsWith({told!r})")
+        told = f"You may not see this view at this hub: {view.title()}."
+        await wait_shown(page, f"document.querySelector('.told')?.textContent === {told!r}")
         assert {one["topic"] for one in hub.of_type("request")} == {"$hub/rights"}
 
 
 async def test_somebody_who_may_see_nothing(browser: Browser, hub: ScriptedHub) -> None:
     hub.answers["$hub/rights"] = RIGHTS | {"user": "mal", "admin": False, "may": [], "asks": [], "hears": []}
     async with browser.reuse_tab(hub.page_url) as page:
-        told = "There is nothing that mal may see at this hub."
+        told = "mal may not see anything at this hub."
         await wait_shown(page, f"document.querySelector('.told')?.textContent === {told!r}")
         assert await entries(page) == []
 
@@ -204,7 +192,7 @@ async def test_a_screen_on_a_wall_shows_and_lets_nobody_act(browser: Browser, hu
         assert await page.evaluate("return getComputedStyle(document.getElementById('nav')).display") == "none"
 
 
-@pytest.mark.parametrize("width", [390, 900, 3840])
+@pytest.mark.parametrize("width", [390, 3840])
 async def test_every_width_has_room(browser: Browser, hub: ScriptedHub, width: int) -> None:
     async with browser.reuse_tab(hub.page_url) as page:
         await page.resize(width, 844)
@@ -227,31 +215,6 @@ async def test_a_hub_of_another_version_behind_the_page(browser: Browser, hub: S
     async with browser.reuse_tab(hub.page_url) as page:
         await wait_view(page, "messages")
         assert await entries(page) == ["Messages"]
-
-
-async def test_a_phone_has_room_for_what_is_looked_at(browser: Browser, real_hub: RealHub) -> None:
-    async with browser.reuse_tab(real_hub.page_url) as page:
-        await page.resize(390, 844)
-        await wait_connected(page)
-        await wait_shown(page, "document.querySelectorAll('#entries a').length > 5")
-        await page.evaluate("location.hash = '#/messages'")
-        await wait_messages(page)
-        assert await page.evaluate("return document.getElementById('filter').offsetHeight") < 150
-        await page.evaluate("location.hash = '#/topics'")
-        await wait_view(page, "topics")
-        heads = await page.evaluate("""
-            const columns = [...document.querySelector(".node.heads").children].filter((it) => it.offsetWidth > 0);
-            return columns.map((it) => it.textContent);
-        """)
-        assert heads == ["", "Topic", "Messages", "Bytes"]
-        for name in ("access", "overview"):
-            await page.evaluate("location.hash = `#/${name}`", name=name)
-            await wait_view(page, name)
-            left, right = await page.evaluate("""
-                const {left, right} = document.querySelector("#entries [aria-current]").getBoundingClientRect();
-                return [left, right];
-            """)
-            assert 0 <= left <= right < 391, name
 
 
 async def test_what_is_stale_looks_stale(browser: Browser, hub: ScriptedHub) -> None:

@@ -1,4 +1,4 @@
-"""A client's side of `hub.v1.msgpack`, against the websockets library's server, in memory."""
+"""A client's side of both protocols, in memory: `hub.v1.msgpack` against the websockets library, and that over TCP."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSA
 from hub.messages.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from hub.messages.stretch import Run
 from hub.names.claim import Wish
-from peers.client.conversation import Event, Introduction, Refusal
-from peers.client.routes import LocalRoutes
+from peers.client.conversation import Event, Introduction, Refusal, Unreadable
+from peers.client.routes import LocalRoutes, Route
 from peers.client.values import decode_batch
 from peers.client.websocket import PATH, WebSocketConversation
+from peers.client.wire import WireConversation
 from peers.wire.control import NameClaim, NameRelease, Notice, Renewal, RuleChange, RuleFields
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
-from peers.wire.hello import Hello, QueueWish
-from peers.wire.records import Commit, Fetch, Records, Stage
+from peers.wire.hello import ID_BYTES, Hello, QueueWish
+from peers.wire.records import Commit, Stage
+from peers.wire.scanner import NEED_DATA
+from peers.wire.session import Session
 from tests.client.test_routes import UNREADABLE, NamedSink
 
 WELCOME: dict[str, Any] = {
@@ -145,16 +148,6 @@ def test_requests_and_answers(pair: Pair) -> None:
     ) == [Notice("confirmed", request=7), Notice("dropped", count=3), Notice("error", request=8, code=1007, text="no")]
 
 
-def test_publishing(pair: Pair) -> None:
-    frames = [Batch.of("/a", [{"x": 1}]).frames, Batch.of("/ä" * 100, [1, b"2"]).frames + Batch.of("/c", [None]).frames]
-    pair.client.publish(frames)
-    assert pair.to_server() == [
-        {"type": "publish", "topic": "/a", "value": {"x": 1}},
-        {"type": "publish", "topic": "/ä" * 100, "values": [1, b"2"]},
-        {"type": "publish", "topic": "/c", "value": None},
-    ]
-
-
 @pytest.mark.parametrize("count", [1, 15, 16, 70_000])
 def test_delivery(pair: Pair, count: int) -> None:
     pair.client._protocol.max_message_size = None
@@ -229,29 +222,6 @@ def test_nonsense(pair: Pair, message: bytes, code: CloseCode) -> None:
     assert pair.server.close_rcvd.code == code
 
 
-def test_signs_of_life(pair: Pair) -> None:
-    pair.server.send_ping(b"x")
-    assert pair.to_client() == []
-    pair.client.ping()
-    pair.client.pong()
-    pair.server.receive_data(pair.client.take_outgoing())
-    frames = [event for event in pair.server.events_received() if isinstance(event, Frame)]
-    assert [(frame.opcode, bytes(frame.data)) for frame in frames] == [
-        (Opcode.PONG, b"x"),
-        (Opcode.PING, b""),
-        (Opcode.PONG, b""),
-    ]
-
-
-def test_closed_by_the_hub(pair: Pair) -> None:
-    pair.server.send_close(4008, "too slow")
-    assert pair.to_client() == [Closing(4008, "too slow", by_far_side=True)]
-    assert pair.client.closed
-    pair.to_server()
-    assert pair.server.close_rcvd is not None
-    assert list(pair.client.receive(b"more")) == []
-
-
 def test_closed_by_the_client(pair: Pair) -> None:
     """After the client has closed, what is still on its way is passed over up to the hub's own close frame."""
     pair.server.send_binary(msgspec.msgpack.encode({"type": "dropped", "count": 1}))
@@ -299,36 +269,6 @@ def test_refused_with_http(status: int, code: CloseCode) -> None:
 
 
 # The journal.
-
-
-def test_fetching(pair: Pair) -> None:
-    pair.client.say(Fetch(2**31, 7, None, 9, ("/a", "/b"), 1000, 50))
-    pair.client.say(Fetch(2**31 + 1, time=1_700_000_000_123_457, hub="b", journal=b"\x01" * 16))
-    pair.client.say(Fetch(2**31 + 2, columns=("topic", "offset")))
-    common = {"type": "fetch", "request": 2**31 + 1, "prefixes": [""], "bytes": 1024 * 1024, "wait_ms": 0}
-    common |= {"hub": "b", "journal": "01" * 16}
-    first, second, third = pair.to_server()
-    other = {"start": 7, "end": 9, "prefixes": ["/a", "/b"], "bytes": 1000, "wait_ms": 50}
-    assert first == {"type": "fetch", "request": 2**31} | other
-    assert second == common | {"time_ms": 1_700_000_000_123.457}
-    assert round(second["time_ms"] * 1000) == 1_700_000_000_123_457
-    assert third["columns"] == ["topic", "offset"]
-
-
-def test_records(pair: Pair) -> None:
-    places = {"start": 1, "next": 2, "first": 3, "head": 4}
-    events = pair.to_client(
-        {"type": "records", "request": 2**31, "blocks": [b"one", b"two"]} | places,
-        {"type": "records", "request": 1, "blocks": [], "journal": "01" * 16, "epoch": 9} | places,
-        {"type": "error", "request": 2**31, "code": 4011, "text": "gone", "offset": 0},
-        {"type": "confirmed", "request": 7, "offset": 0},
-    )
-    assert events == [
-        Records(2**31, 1, 2, 3, 4, [b"one", b"two"]),
-        Records(1, 1, 2, 3, 4, [], b"\x01" * 16, 9),
-        Notice("error", request=2**31, code=4011, text="gone", offset=0),
-        Notice("confirmed", request=7, offset=0),
-    ]
 
 
 def confirmable(*frames: tuple[str, list[Any]]) -> list[bytes]:
@@ -403,3 +343,66 @@ def test_text(pair: Pair) -> None:
     (closing,) = pair.to_client()
     assert isinstance(closing, Closing)
     assert closing.code == CloseCode.WRONG_KIND
+
+
+WIRE_HUB = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), name="memory")
+
+
+class WirePair:
+    def __init__(self, introduction: Introduction | None = None) -> None:
+        self.routes = LocalRoutes(UNREADABLE)
+        self.client = WireConversation(introduction or Introduction(), self.routes, frame_limit_bytes=10_000)
+        self.hub: Session[Route] = Session("hub", LocalRoutes(UNREADABLE), 10_000)
+
+    def to_hub(self) -> list[object]:
+        self.hub.feed(self.client.take_outgoing())
+        return list(iter(self.hub.next_event, NEED_DATA))
+
+    def to_client(self, *frames: bytes) -> list[Event]:
+        for frame in frames:
+            self.hub.send(frame)
+        return list(self.client.receive(self.hub.take_outgoing()))
+
+    def greet(self) -> None:
+        self.client.open()
+        self.to_hub()
+        assert self.to_client(WIRE_HUB.encode()) == [WIRE_HUB]
+
+
+@pytest.fixture
+def wire() -> WirePair:
+    both = WirePair()
+    both.greet()
+    return both
+
+
+def test_messages_over_tcp(wire: WirePair) -> None:
+    sink = NamedSink("all")
+    wire.routes.add("/", sink)
+    frames = [Batch.of("/a", [1]).frames, Batch.of("/b", [2, 3]).frames]
+    wire.client.publish(frames)
+    assert [run.frames for run in wire.to_hub() if isinstance(run, Run)] == frames
+    wire.to_client(*frames)
+    (delivered,) = wire.to_client(*frames)  # routes are known now: topics with the same sinks are one run
+    assert isinstance(delivered, Run)
+    assert delivered.route.sinks == (sink,)
+    assert [message.value for message in decode_batch(delivered)[0]] == [1, 2, 3]
+
+
+def test_not_a_hub() -> None:
+    for answer, hint in ((b"HTTP/1.1 400 Bad Request\r\n", "try ws://"), (b"SSH-2.0-OpenSSH_9\r\n", "")):
+        pair = WirePair()
+        pair.client.open()
+        (closing,) = pair.client.receive(answer)
+        assert isinstance(closing, Closing)
+        assert "does not speak the hub's protocol" in closing.text
+        assert hint in closing.text
+
+
+def test_a_batch_that_contradicts_itself(wire: WirePair) -> None:
+    """A batch with a wrong count is passed over and told; the client does not complain to the hub."""
+    bad = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x09\x01", key=b"/a", flags=FLAG_BATCH)
+    assert wire.to_client(bad, bad) == [Unreadable(2)]
+    assert wire.client.take_outgoing() == b""
+    assert wire.to_client(bad) == [Unreadable(1)]
+    assert not wire.client.closed
