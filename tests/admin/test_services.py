@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.asyncio.client import connect as connect_websocket
 
 from hub.errors import CloseCode, NotAllowedError, RejectedError, RequestFailedError
 from hub.handlers.delivery import Role
@@ -18,6 +17,7 @@ from hub.limits import QueueLimits
 from hub.policy.language import read_policy
 from hub.settings.settings import JournalSettings, Settings
 from peers.admin import state as who_module
+from peers.admin import topics as topics_module
 from peers.admin.access import EVENTS
 from peers.admin.services import add_services, together
 from peers.admin.steps import in_steps
@@ -91,20 +91,6 @@ async def test_what_a_connection_does(hub: Hub) -> None:
         assert set(row["rates"]) == {"in_messages", "out_messages", "dropped_messages", "out_bytes", "offered_messages"}
         assert len(row["history"]["figures"]["in_messages"]) == row["history"]["points"] == 120
         assert row["history"]["clock_s"] > 0
-
-
-async def test_what_a_browser_runs(hub: Hub) -> None:
-    websocket = await hub.listen("ws://127.0.0.1:0")
-    browser = connect_websocket(
-        f"{websocket.location.rstrip('/')}/v1/hub",
-        user_agent_header="Mozilla/5.0 " + "x" * 500,
-        subprotocols=["hub.v1.json"],  # type: ignore[list-item]
-    )
-    async with connect(hub.endpoint.location) as client, browser as socket:
-        await socket.send('{"type": "hello"}')
-        await eventually(lambda: len(hub.server.core.handlers) == 2)
-        _, row = await client.request("$hub/who", None)
-        assert row["software"] == "Mozilla/5.0 " + "x" * 116
 
 
 FOR_ADMINS: dict[str, list[Any]] = {
@@ -429,3 +415,126 @@ async def test_history(hub: Hub) -> None:
         assert minute["clock_s"] > 0
         newer = await client.request("$hub/history", {"after": 102})
         assert (newer["first"], newer["figures"]["connections"]) == (103, [1])
+
+
+async def publish(client: Client, *topics: str) -> None:
+    for topic in topics:
+        client.publish_nowait(topic, 1)
+    await client.drain()
+
+
+def prefixes(answer: dict[str, Any]) -> list[tuple[str, int]]:
+    return [(row["prefix"], row["messages"]) for row in answer["rows"]]
+
+
+async def test_a_tree_with_rates_and_subscribers(hub: Hub) -> None:
+    """A level at a time, the busiest first; rows say what subscribing there would bring, and how many have done so."""
+    core = hub.server.core
+    async with (
+        connect(hub.endpoint.location) as client,
+        connect(hub.endpoint.location) as other,
+        other.subscribe("/zeek/"),
+        client.subscribe("/zeek/dns"),
+    ):
+        now_s = hub.server.loop.time()
+        core.tick(now_s)
+        await publish(client, "/zeek/dns/a", "/zeek/dns/a", "/zeek/dns/b", "/zeek/conn", "/other")
+        await eventually(lambda: len(core.topic_rates) == 4)
+        core.tick(now_s + 1)
+        answer = await client.request("$hub/topics", None)
+        assert prefixes(answer) == [("/zeek/", 4), ("/other", 1)]
+        first = answer["rows"][0]
+        assert (first["is_topic"], first["topics"], first["subscribers"]) == (False, 3, 1)
+        assert 3 < first["messages_per_s"] < 5, "four messages in the first second"
+        assert first["bytes_per_s"] > 8 * first["messages_per_s"]
+        assert (answer["counted"], answer["others"]) == (4, None)
+        answer = await client.request("$hub/topics", {"under": "/zeek/"})
+        assert prefixes(answer) == [("/zeek/dns/", 3), ("/zeek/conn", 1)]
+        assert [row["subscribers"] for row in answer["rows"]] == [2, 1]
+        answer = await client.request("$hub/topics", {"search": "DNS/"})
+        assert prefixes(answer) == [("/zeek/dns/a", 2), ("/zeek/dns/b", 1)]
+
+
+async def test_what_a_topic_brought_before(hub: Hub) -> None:
+    async with connect(hub.endpoint.location, name="bob") as client:
+        await publish(client, "/open/a", "/open/a/b", "/shut")
+        await eventually(lambda: len(hub.server.core.topic_rates) == 3)
+        now_s = int(hub.server.loop.time())
+        hub.server.core.tick(now_s - 1)
+        hub.server.core.tick(now_s)
+        for second in (now_s - 5, now_s):
+            hub.server.ticker.beat(float(second), 0.0)
+            await eventually(lambda: hub.server.ticker._looking is None)
+        history = (await client.request("$hub/topics", {"under": "/open/a"}))["history"]
+        assert (history["step_s"], list(history["figures"])) == (5, ["in_messages", "in_bytes"])
+        assert history["figures"]["in_messages"][-1] > 0
+        assert history["now_s"] > history["clock_s"]
+        for question in (None, {"under": "/open/"}, {"search": "/open/a"}, {"under": "/none"}):
+            assert (await client.request("$hub/topics", question))["history"] is None
+        policy = read_policy(
+            {"roles": {"watcher": {"subscribe": ["/open"], "request": ["$hub"]}}, "users": {"bob": ["watcher"]}},
+            "a test",
+        )
+        for handler in hub.server.core.handlers.values():
+            if handler.name == "bob":
+                handler.rights = policy.rights("bob")
+        assert (await client.request("$hub/topics", {"under": "/open/a"}))["history"] is not None
+        assert (await client.request("$hub/topics", {"under": "/shut"}))["history"] is None
+
+
+async def test_many_rows(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics_module, "ROWS", 3)
+    monkeypatch.setattr(topics_module, "TOPICS_PER_STEP", 2)
+    async with connect(hub.endpoint.location) as client:
+        await publish(client, *[f"/{number}" for number in range(9) for _ in range(9 - number)])
+        await eventually(lambda: len(hub.server.core.topic_rates) == 9)
+        answer = await client.request("$hub/topics", None)
+        assert prefixes(answer) == [("/0", 9), ("/1", 8), ("/2", 7)]
+        assert (answer["others"]["nodes"], answer["others"]["topics"]) == (6, 6)
+
+
+async def test_who_may_see_a_part_is_told_of_that_part(hub: Hub) -> None:
+    """Sums leave out what he may not see, and only admins hear how many others listen, and what else there is."""
+    policy = read_policy(
+        {
+            "roles": {"watcher": {"subscribe": {"allow": ["/open"], "deny": ["/open/not"]}}},
+            "users": {"eve": ["watcher"], "ada": ["admin"], "nobody": []},
+        },
+        "a test",
+    )
+    async with (
+        connect(hub.endpoint.location, name="eve") as eve,
+        connect(hub.endpoint.location, name="ada") as ada,
+        connect(hub.endpoint.location, name="nobody") as nobody,
+    ):
+        await publish(ada, "/open/a", "/open/not/this", "/secret/a", "/open/b")
+        await eventually(lambda: len(hub.server.core.topic_rates) == 4)
+        for handler in hub.server.core.handlers.values():
+            handler.rights = policy.rights(handler.name)
+        answer = await eve.request("$hub/topics", None)
+        assert prefixes(answer) == [("/open/", 2)]
+        assert (answer["counted"], answer["rows"][0]["subscribers"]) == (2, None)
+        assert (await eve.request("$hub/topics", {"search": "secret"}))["rows"] == []
+        assert prefixes(await ada.request("$hub/topics", None)) == [("/open/", 3), ("/secret/", 1)]
+        answer = await nobody.request("$hub/topics", None)
+        assert (answer["rows"], answer["counted"]) == ([], 0)
+
+
+async def test_kicking_in_steps(hub: Hub) -> None:
+    for number in range(120):
+        handler = Handler(_Silent(), role=Role.CLIENT, limits=QueueLimits(), name=f"n{number}")
+        hub.server.core.attach(handler)
+        handler.rights = None
+    give_rights(hub, **{f"n{number}": "bob" for number in range(120)})
+    many = [one for one in hub.server.core.handlers.values() if one.name.startswith("n")]
+    async with connect(hub.endpoint.location) as client:
+        assert await client.request("$hub/kick", {"user": "bob"}) == {"kicked": 120}
+    assert all(one.closed for one in many)
+
+
+class _Silent:
+    def send(self, batches: list[Any]) -> None: ...
+
+    def send_gap(self, lost_messages: int) -> None: ...
+
+    def close(self, code: int, text: str) -> None: ...

@@ -144,16 +144,6 @@ async def test_newcomers_that_wait_give_way(start_hub: StartHub) -> None:
     assert await quiet.values(1) == [("/a", 1)]
 
 
-async def test_a_stranger_who_goes_while_he_waits(hub: Hub, known: KnownTokens) -> None:
-    known.answer_after(3.0)
-    client = await hub.raw()
-    await client.send(hello(SECRET))
-    await eventually(lambda: known.failures == 1)
-    client.close()
-    hub.later(4.0)
-    await hub.server.wait_released()
-
-
 async def test_the_hub_stops_while_strangers_wait(hub: Hub, known: KnownTokens) -> None:
     known.answer_after(60.0)
     client = await hub.raw()
@@ -181,15 +171,6 @@ async def test_a_renewal_with_other_roles(hub: Hub, known: KnownTokens) -> None:
     await client.publish("/a", 1)
     refused = [decode_notice(frame.body) for frame in await client.ping()]
     assert [notice.code for notice in refused if notice.count] == [CloseCode.NOT_ALLOWED]
-
-
-async def test_a_token_that_ends_sooner(hub: Hub, known: KnownTokens) -> None:
-    client = await hub.raw()
-    await client.greet(token=known.token("alice"))
-    await client.send(encode_token(Renewal(0, known.token("alice", seconds=2.0))))  # 0: asks for no answer
-    assert await client.ping() == []
-    hub.later(3.0)
-    assert (await end_of(client))[0] == 4401
 
 
 async def test_tokens_are_not_tried_quicker_from_within(hub: Hub, known: KnownTokens) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import permutations
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from hub.handlers.handler import Handler
 from hub.messages.frame import encode_frame
 from hub.policy.language import read_policy
-from hub.quotas import QuotaLimits, RateLimits, SetLimits
+from hub.quotas import QuotaLimits, RateLimits, Resource, SetLimits
 from peers.connections.connection import NOTHING, Connection
 from peers.wire.control import encode_close
 from peers.wire.kinds import Kind
@@ -82,21 +83,6 @@ class Stage(pretend.Stage):
             patched.setattr(self.core, "attach", attach_user)
             connection.data_received(HELLO + behind)
         return connection, self.transport_of(connection)
-
-
-async def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(alice=RateLimits(messages_per_s=10))
-    connection, transport = stage.user("alice", monkeypatch)
-    connection.data_received(b"".join(publication("/a", number) for number in range(30)))
-    stage.play()
-    assert len(stage.outlet.values) == 30
-    assert not transport.reading
-    stage.loop.pass_s(1.99)
-    assert not transport.reading
-    stage.loop.pass_s(0.02)
-    assert transport.reading
-    (alice,) = stage.core.quotas.largest(1)
-    assert alice.held_back_s == pytest.approx(2, abs=0.01)
 
 
 async def test_bytes_and_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,11 +197,9 @@ def unanswered(_stage: Stage, connection: Connection) -> End:
     return connection.resume_writing
 
 
-def feeding(stage: Stage, connection: Connection) -> End:
+def feeding(_stage: Stage, connection: Connection) -> End:
     ends: list[End] = []
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stage.server.journal, "wait_room", ends.append)
-        connection.hold_back()
+    connection.hold_back(SimpleNamespace(wait_room=ends.append))  # type: ignore[arg-type]
     return ends.pop()
 
 
@@ -257,3 +241,16 @@ async def test_each_reason_goes_by_itself(
     ends[pair[1]]()
     assert transport.reading
     assert connection.unread_for == NOTHING
+
+
+async def test_one_connection_too_many_publishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(alice=RateLimits(messages_per_s=10))
+    limits = SetLimits({Resource.CONNECTIONS: 1}, RateLimits(messages_per_s=10))
+    stage.core.quotas.adopt(QuotaLimits(users={"alice": limits}))
+    stage.user("alice", monkeypatch)
+    second, transport = stage.user("alice", monkeypatch, publication("/a", 1) * 100)
+    stage.core.flush()
+    stage.play()
+    assert not stage.outlet.values
+    assert second.reason.startswith("user alice has 1 connections, 1 more are too many")
+    assert transport.reading, "so that it reads why"

@@ -453,6 +453,7 @@ LATE: dict[str, Callable[[Connection], object]] = {
     "another look": lambda one: one.look_in(0.0),
     "its proof": lambda one: one.proof_left_s(),
     "its place": lambda one: one.leave(),
+    "its turn": lambda one: one.take_turn(5),
     "whoever has dialled gives up": lambda one: one.abandon(),
 }
 

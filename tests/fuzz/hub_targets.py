@@ -48,7 +48,7 @@ from tests.fuzz.journal_targets import blocks
 from tests.fuzz.target import Target
 from tests.hubs.raw_websocket import MASK, apply_mask, request, upgrade
 from tests.websocket.reading import events_of
-from tests.wire.test_session_table import ALLOWED, BODIES
+from tests.wire.test_session import ALLOWED, BODIES
 from tests.zeek.broker.recorded import CONNECTIONS, connection
 
 RAW = 0x80  # in the first byte of an input: the rest goes in as it is, without lengths that are put right

@@ -343,3 +343,13 @@ def test_a_secret_that_others_may_read(tmp_path: Path) -> None:
     jwks(file, jwk("RS256"))
     assert len(read_keys(file)) == 1
     assert refused_file(tmp_path / "none") == "there is no such file"
+
+
+def test_what_is_neither_keys_nor_a_token(tmp_path: Path) -> None:
+    file = tmp_path / "jwks.json"
+    for content in (b"", b"x", b"\xff", b"[" * 100_000, b'{"keys": [], "keys": []}', b'{"keys": NaN}'):
+        file.write_bytes(content)
+        assert refused_file(file)
+    for text in ("", ".", "a.b", "a.b.c.d", "\ud800.\ud800.\ud800", "e30.e30.e30", "bnVsbA.e30.AAAA", "W10.e30.AAAA"):
+        with pytest.raises(Refusal):
+            all_keys().identity(text, NOW_S)

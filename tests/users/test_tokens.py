@@ -16,6 +16,7 @@ import pytest
 from hub.policy.policy import ZEEK
 from hub.settings.keys import ConfigError
 from hub.settings.settings import AccessSettings, ZeekSettings
+from peers.users import tokens as token_file
 from peers.users.access import Access
 from peers.users.files import read_clients, read_public, read_secret, write_public, write_secret
 from peers.users.identity import Identity
@@ -223,3 +224,14 @@ def test_who_is_not_allowed_any_more_is_not_current(tmp_path: Path) -> None:
     held = Access(read_users(roles, ZeekSettings(curve_key="x", curve_clients=str(place), role="peer")), float, float)
     assert held.is_current(Identity(ZEEK, frozenset({"peer"}), "curve", key=encode_key(KEYS[1])))
     assert not held.is_current(Identity(ZEEK, frozenset({"peer"}), "curve", key=encode_key(KEYS[0])))
+
+
+def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_file, "_LARGEST_FILE_BYTES", 10)
+    path = tmp_path / "tokens"
+    path.touch(0o600)
+    path.write_bytes(b"#" * 11)
+    for act in (TokenFile(str(path)).read, lambda: TokenFile(str(path)).add("alice", NOW)):
+        with pytest.raises(ConfigError, match="larger than 10 bytes, not a file of tokens"):
+            act()
+    assert path.read_bytes() == b"#" * 11

@@ -15,6 +15,7 @@ from websockets.uri import parse_uri
 from hub.errors import CloseCode
 from peers.commands.commands import Publication
 from peers.connections.http_pages import plain
+from peers.transport import fragments
 from peers.websocket.messages import Confirmed, Hello, RefusedError
 from peers.websocket.session import Event, Phase, Session
 from peers.wire.events import Closing, SubscriptionChange
@@ -239,19 +240,6 @@ def test_a_message_of_the_limit_is_taken() -> None:
     assert talk.messages == [{"type": "pong", "request": 1}] * 2
 
 
-def test_answers_stand_in_the_order_of_what_they_answer() -> None:
-    talk = Conversation()
-    talk.say(
-        text({"type": "ping", "request": 1})
-        + frame(Opcode.PING, b"a")
-        + frame(Opcode.TEXT, b'{"type":"ping",', fin=False)
-        + frame(Opcode.PING, b"b")
-        + frame(Opcode.CONT, b'"request":2}')
-    )
-    assert [payload for opcode, payload in talk.frames if opcode is Opcode.PONG] == [b"a", b"b"]
-    assert [opcode for opcode, _ in talk.frames] == [Opcode.TEXT, Opcode.PONG, Opcode.PONG, Opcode.TEXT]
-
-
 @pytest.mark.parametrize("behind", [b"", frame(Opcode.CLOSE, b"\x03\xe8bye"), frame(Opcode.PING, b"late")])
 def test_nothing_stands_behind_a_close(behind: bytes) -> None:
     talk = Conversation()
@@ -303,14 +291,6 @@ def test_hello_comes_before_all_but_pings_of_the_library() -> None:
     assert (refused["code"], refused["text"]) == (1008, "hello is taken as the first message only")
 
 
-def test_a_shell_may_close_between_events() -> None:
-    talk = Conversation()
-    events = events_of(talk.session, text({"type": "subscribe", "prefixes": []}) * 3)
-    next(events)
-    talk.session.close(CloseCode.GOING_AWAY, "")
-    assert list(events) == []
-
-
 def test_refusals_are_told_and_counted() -> None:
     talk = Conversation()
     talk.say(text({"type": "publish", "topic": "", "values": [1, 2], "request": 4}))
@@ -352,7 +332,10 @@ def test_a_session_that_is_over_holds_nothing(end: str) -> None:
     assert session.held_bytes == 0
 
 
-def test_a_text_message_is_no_msgpack() -> None:
-    talk = Conversation("hub.v1.msgpack")
-    talk.say(frame(Opcode.TEXT, b"{}"))
-    assert talk.closed_with[0] == CloseCode.WRONG_KIND
+def test_a_message_of_too_many_fragments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fragments, "FRAGMENTS_LIMIT", 10)
+    talk = Conversation()
+    assert talk.say(frame(Opcode.TEXT, b"{", fin=False) + frame(Opcode.CONT, b"", fin=False) * 9) == []
+    (closing,) = talk.say(frame(Opcode.CONT, b"", fin=False))
+    assert isinstance(closing, Closing)
+    assert closing.code == CloseCode.TOO_BIG

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 import structlog
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Opcode
 
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
@@ -19,7 +21,7 @@ from tests.connections.websocket.zeek.clients import ZeekClient
 from tests.garbage import leaves_nothing
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.hub import Hub
-from tests.hubs.raw_websocket import RawWebSocket
+from tests.hubs.raw_websocket import RawWebSocket, frame
 from tests.hubs.slow_journal import SlowJournal
 from tests.websocket.zeek.messages import count
 
@@ -229,3 +231,28 @@ async def bridge_and_part(hub: Hub, zeek: Zeek) -> None:
 
 async def test_bridges(hub: Hub, zeek: Zeek) -> None:
     await leaves_nothing(lambda: bridge_and_part(hub, zeek))
+
+
+async def test_what_has_no_form_is_counted(hub: Hub, zeek: Zeek) -> None:
+    publisher = await hub.websocket(subprotocol="hub.v1.msgpack")
+    async with Bridged(hub, publishing(zeek, "/to")):
+        connection, _ = await zeek.greet()
+        await linked(hub)
+        await publisher.send(frame(Opcode.BINARY, b"\x83\xa4type\xa7publish\xa5topic\xa3/to\xa5value\xd4\x70x"))
+        await publisher.publish("/to", True)
+        assert str(await connection.recv()).endswith('"data":true}')
+        assert leaf(hub).dropped_messages == 1
+
+
+async def test_given_up_in_the_moment_of_connecting(hub: Hub, zeek: Zeek) -> None:
+    connect = hub.clock.create_connection
+
+    async def too_late(*arguments: Any, **named: Any) -> None:
+        await connect(*arguments, **named)
+        raise TimeoutError
+
+    with structlog.testing.capture_logs() as logs, patch.object(hub.clock, "create_connection", too_late, create=True):
+        async with Bridged(hub, zeek.endpoint) as bridge:
+            await eventually(lambda: bridge.attempts > 2)
+    assert "no connection within 5 s" in {line.get("reason") for line in logs}
+    await eventually(lambda: not hub.server.connections)

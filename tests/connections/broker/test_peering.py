@@ -27,6 +27,7 @@ from tests.garbage import leaves_nothing
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.known_tokens import KnownTokens
 from tests.hubs.raw_client import RawClient
+from tests.hubs.settings import settings_of
 
 LARGE = bytes.fromhex("ff" * 16)
 NAME = "11111111-1111-4111-8111-111111111111"
@@ -98,7 +99,9 @@ async def test_a_filter_that_changes(hub: ZeekHub) -> None:
     publisher = await hub.client()
     assert set(hub.handler(NAME).prefixes) == {"/a"}
     far.update(["/b", "$hub/peers/", ""])
+    far.publish("$hub/peers/added", encode("not taken"))
     await far.barrier()
+    assert hub.server.rejected_messages == 1
     far.update(["/b"])
     await far.barrier()
     await publisher.publish("/a", 1)
@@ -419,3 +422,11 @@ def test_which_connection_to_an_endpoint_stays() -> None:
     assert (LOW in registry, len(registry)) == (False, 0)
     registry.claim(LOW, third)
     assert third.told[1:] == ["proceed"]
+
+
+async def test_a_filter_of_too_many_prefixes_ends_the_peering(start_hub: StartHub) -> None:
+    hub = await start_hub(settings=settings_of(prefixes_per_peer=3))
+    far = await hub.zeek()
+    far.update([f"/{number}" for number in range(4)])
+    await eventually(lambda: len(hub.peerings.registry) == 0)
+    assert "4 prefixes, the limit for a peer is 3" in hub.zeeks[0].reason

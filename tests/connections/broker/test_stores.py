@@ -18,11 +18,14 @@ from hub.policy.language import read_policy
 from hub.settings.settings import Settings, StoresSettings, ZeekSettings
 from hub.stores.command import Command
 from peers.client import connect
+from peers.connections import broker
 from peers.server.metrics import registry
 from peers.users.users import Users
 from peers.values import Count, encode, to_msgpack
+from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, encode_envelope
 from peers.zeek.broker.stores.channel import SILENT_TICKS
-from peers.zeek.broker.stores.command import Erase
+from peers.zeek.broker.stores.command import NIL_ENTITY, Erase, Put, encode_command, entity, master_topic
+from peers.zeek.broker.stores.command import Command as StoreCommand
 from tests.connections.broker.conftest import StartHub
 from tests.connections.broker.scripted import CLONE, LOW, MASTER, OTHER, Zeek, ZeekHub
 from tests.hubs.eventually import eventually
@@ -180,42 +183,6 @@ async def test_a_clone_of_a_store_of_the_hub(start_hub: StartHub, zeeks_of: Peer
     assert "hub_zeek_store_clones{" not in metrics(hub)
 
 
-async def test_what_zeeks_write_is_charged_to_them(start_hub: StartHub, zeeks_of: Peer) -> None:
-    limited = StoresSettings(open=("hosts=:memory:",), user_entries=3, entries=5)
-    zeek = ZeekSettings(masters=("db=hosts",), forwarding="off", role="copier")
-    hub = await start_hub(settings=Settings(stores=limited, zeek=zeek))
-    grant(hub, bring=["db"], take=["db"])
-    zeeks = zeeks_of(hub)
-    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
-    clones = [one.copy(), two.copy()]
-    owner = owner_of(hub)
-    await zeeks.until(lambda: all(cloned.clone.is_attached for cloned in clones))
-
-    async def add(*keys: str) -> None:
-        for number, key in enumerate(keys):
-            clones[number % 2].add(key, number)
-            await zeeks.until(lambda: all(cloned.clone.is_idle for cloned in clones))
-
-    with structlog.testing.capture_logs() as logs:
-        await add(*(f"k{number}" for number in range(6)))
-    assert owner.store.charged("zeek") == (3, owner.store.size_bytes)
-    assert content(hub).keys() == {packed(f"k{number}") for number in range(3)}
-    told = [line for line in logs if line["event"] == "a store has not taken what a Zeek has written"]
-    assert [(line["store"], line["user"]) for line in told] == [("db", "zeek")]
-    assert "3 entries of user 'zeek', as many as one may have" in told[0]["reason"]
-    assert 'hub_zeek_store_refused_total{store="db"} 3.0' in metrics(hub)
-    change(hub, Command("put", packed("k0"), packed(Count(7))))  # somebody else's now
-    await add("k3", "k4", "k5")
-    assert (owner.store.charged("zeek")[0], len(owner.store)) == (3, 4)
-    clones[1].wish(Erase(encode("k1"), clones[1].clone._own))
-    await zeeks.until(lambda: len(owner.store) == 3)
-    assert owner.store.charged("zeek")[0] == 2
-    change(hub, *(Command("put", packed(f"client {number}"), packed(1)) for number in range(9)))
-    await add("last")
-    assert len(owner.store) == 5  # the bound of the whole
-    assert packed("last") not in content(hub)
-
-
 async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeeks_of: Peer) -> None:
     hub = await start_hub(settings=FOLLOWING)
     zeeks = zeeks_of(hub)
@@ -287,3 +254,41 @@ async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub
             await asked
         with pytest.raises(RequestOverflowError, match="no Zeek has its master now"):
             await store.put("c", 3)
+
+
+def say(zeek: Zeek, number: int) -> None:
+    content = Put(encode(number), encode("v"), None, NIL_ENTITY)
+    payload = encode_command(StoreCommand(2, entity(zeek.id, 1), NIL_ENTITY, content))
+    zeek.far.write(encode_envelope(Envelope(zeek.id, NIL_ID, EnvelopeType.COMMAND, CLONE.encode(), payload)))
+
+
+async def test_a_zeek_that_does_not_read(hub: ZeekHub, zeeks_of: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "QUEUE_COMMANDS", 3)
+    zeeks = zeeks_of(hub)
+    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
+    two.far.update([CLONE])
+    await eventually(lambda: CLONE in one.filter)
+    (writer,) = [zeek for zeek in hub.zeeks if zeek.conversation.far_name.startswith("2222")]
+    writer.pause_writing()
+    held_bytes = hub.server.held.size_bytes
+    for number in range(5):
+        say(one, number)
+    await eventually(lambda: hub.server.zeek.forwarder.counters.undelivered == 2)
+    assert hub.server.held.size_bytes > held_bytes
+    assert two.heard == []
+    writer.resume_writing()
+    await eventually(lambda: len(two.heard) == 3)
+    assert [command.content[0] for command in two.heard] == [encode(number) for number in range(3)]
+    assert hub.server.held.size_bytes == held_bytes
+
+
+async def test_what_the_log_says_of_stores(start_hub: StartHub, zeeks_of: Peer) -> None:
+    hub = await start_hub(settings=SERVED)
+    one = await zeeks_of(hub).peer()
+    with structlog.testing.capture_logs() as logs:
+        for topics in ([CLONE, "/a"], [CLONE, "/b"], [MASTER, "/b", master_topic("x")]):
+            one.far.update(topics)
+        await eventually(lambda: [line["event"] for line in logs].count("data stores of a Zeek") == 2)
+    told = [(line["masters"], line["clones"]) for line in logs if line["event"] == "data stores of a Zeek"]
+    assert told == [([], ["db"]), (["db", "x"], [])]
+    assert [line["store"] for line in logs if "has a master of a store" in line["event"]] == ["db"]

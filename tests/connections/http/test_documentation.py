@@ -15,6 +15,7 @@ from hub.settings.settings import HttpSettings, Limits
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.websocket.http_content import RANGES_LIMIT
+from tests.hub.fakes import publish
 
 TEXT = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
 LINES = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
@@ -62,13 +63,15 @@ async def test_publishing(daemon: Daemon, line: str) -> None:
 
 async def publish_until(daemon: Daemon, is_enough: asyncio.Event) -> None:
     while not is_enough.is_set():
-        await (await started(daemon, PUBLISHING[0])).communicate()
+        publish(daemon.server.core, "/zeek/dns", {"query": "example.org"})
+        daemon.server.core.flush()
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("line", FOLLOWING)
 async def test_following(daemon: Daemon, line: str) -> None:
     for _ in range(2):  # what is there already
-        await (await started(daemon, PUBLISHING[0])).communicate()
+        publish(daemon.server.core, "/zeek/dns", {"query": "example.org"})
     process = await started(daemon, line)
     has_come = asyncio.Event()
     publishing = asyncio.ensure_future(publish_until(daemon, has_come))  # it may take time until the stream begins

@@ -12,8 +12,11 @@ from structlog.testing import capture_logs
 
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.limits import Overflow, QueueLimits
+from hub.policy.language import read_policy
 from hub.settings.settings import Settings
 from peers.connections.http import LEAST_PAUSE_S, MOST_PAUSE_S, Stream
+from peers.daemon.reviewing import review
+from peers.users.tokens import Tokens
 from tests.connections.http.conftest import StartRecording
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -381,3 +384,24 @@ def test_looks_become_rare_until_a_bell_rings() -> None:
     assert pauses[-1] == MOST_PAUSE_S
     assert stream.render([]) == []
     assert stream.planned[-1][0] == LEAST_PAUSE_S
+
+
+async def test_a_right_that_is_taken(hub: Hub) -> None:
+    known = KnownTokens(hub)
+    client = await follow(hub, "prefix=/a&name=alice", f"Authorization: Bearer {known.token('alice')}")
+    policy = read_policy({"users": {"alice": ["writer"]}, "roles": {"writer": {"publish": ["/b"]}}}, "test")
+    hub.server.access.adopt(known._users._replace(policy=policy, tokens=Tokens(dict(known._tokens))))
+    hub.server.core.authority.adopt(policy)
+    await review(hub.server, was_open=False)
+    last = await client.event()
+    assert (last.name, last.value["code"]) == ("closed", CloseCode.NOT_ALLOWED)
+
+
+async def test_the_newest_stay(hub: Hub) -> None:
+    client = await stalled(hub, f"overflow=drop-oldest&messages={HELD}")
+    handler = hub.handler("stalled")
+    total = await flood(await hub.websocket(), handler, 150)
+    while (event := await client.event()).name == "message":
+        pass
+    assert event == Event("dropped", {"count": handler.dropped_messages})
+    assert [number for number, _ in await client.values(HELD)] == list(range(total - HELD, total))

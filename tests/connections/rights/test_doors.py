@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -9,16 +10,15 @@ import pytest
 import structlog
 
 from hub.errors import CloseCode, NoResponderError, RejectedError
-from hub.labels.envelope import Envelope
-from hub.labels.rules import Rule
 from hub.mesh.announcement import Served
 from hub.messages.batch import Batch, encode_value, encode_values
-from hub.messages.frame import FLAG_TAGGED
+from hub.quotas import QuotaLimits, RateLimits, SetLimits
 from hub.settings.settings import JournalSettings, Limits, Settings
-from peers.client import connect
+from peers.client import Block, Client, MessageStream, ServiceRequest, connect
 from peers.journal.journal import Journal
+from peers.shm.sharing import Shared, Sharing
 from peers.values import from_msgpack
-from peers.wire.control import decode_notice, encode_rules
+from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
 from tests.connections.bridge.zeeks import Bridged, Zeek, linked
 from tests.connections.broker.scripted import HIGH, ZeekHub
@@ -26,6 +26,7 @@ from tests.connections.rights.conftest import POLICY, Guarded, recognise
 from tests.connections.tcp.asking import asking
 from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
 from tests.hub.policy.tricks import ALLOWED, BRINGABLE, DENIED
+from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub, kept_hubs
 from tests.hubs.hub import Hub
@@ -49,13 +50,6 @@ async def at_once(guarded: Guarded, user: str) -> None:
     assert sum(notice.count for notice in told) == len(BRINGABLE) - (len(ALLOWED) if user == "alice" else 0)
 
 
-async def labelled(guarded: Guarded, user: str) -> None:
-    client = await raw(guarded, user)
-    keys = [Envelope(topic, ("zeek",)).encode() for topic in BRINGABLE]
-    await client.send(b"".join(Batch.under(key, [1], FLAG_TAGGED).frames for key in keys))
-    await client.ping()
-
-
 async def into_shared_memory(guarded: Guarded, user: str) -> None:
     async with connect(guarded.unix.location, name=user) as client:
         for topic in BRINGABLE:
@@ -75,7 +69,7 @@ async def in_zeeks_messages(guarded: Guarded, user: str) -> None:
         assert answer["context"].count(f"not granted to user {user!r}")
 
 
-@pytest.mark.parametrize("door", [at_once, labelled, into_shared_memory, in_zeeks_messages])
+@pytest.mark.parametrize("door", [at_once, into_shared_memory, in_zeeks_messages])
 @pytest.mark.parametrize("user", ["alice", "bob"])
 async def test_what_is_granted_goes_through_and_nothing_else(guarded: Guarded, door: Entrance, user: str) -> None:
     granted = ALLOWED if user == "alice" else []
@@ -111,16 +105,6 @@ async def by_frames(guarded: Guarded) -> list[str]:
     return await topics_to_last(client)
 
 
-async def by_a_rule(guarded: Guarded) -> list[str]:
-    client = await guarded.hub.client(endpoint=guarded.tcp, name="alice", narrow=True)
-    await client.send(encode_rules(Kind.RULE, [Rule(("red",))], 5))
-    await client.ping()
-    source = await guarded.hub.client(endpoint=guarded.tcp, name="free")
-    keys = [Envelope(topic, ("red",)).encode() for topic in (*BRINGABLE, LAST)]
-    await source.send(b"".join(Batch.under(key, [1], FLAG_TAGGED).frames for key in keys))
-    return await topics_to_last(client)
-
-
 async def by_a_program_for_zeek(guarded: Guarded) -> list[str]:
     client = await ZeekClient.subscribed(guarded.hub, "", lines=("X-Application-Name: narrow-alice",))
     await publish_all(guarded)
@@ -141,7 +125,7 @@ async def by_a_link(guarded: Guarded) -> list[str]:
     return topics
 
 
-@pytest.mark.parametrize("door", [by_frames, by_a_rule, by_a_program_for_zeek, by_a_link])
+@pytest.mark.parametrize("door", [by_frames, by_a_program_for_zeek, by_a_link])
 async def test_who_narrows_sees_what_is_granted(guarded: Guarded, door: Door) -> None:
     assert await door(guarded) == [*ALLOWED, LAST]
 
@@ -312,3 +296,107 @@ async def test_a_zeek_over_broker(zeek_hub: ZeekHub) -> None:
     assert [data.topic for data in await far.data(len(ALLOWED))] == ALLOWED
     await client.ping()
     await far.barrier()
+
+
+LARGE = bytes(200_000)
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[type[Shared]]:
+    handed: list[type[Shared]] = []
+    give = Sharing.give
+
+    def noted(self: Sharing, frame: bytes, shared: Shared) -> None:
+        handed.append(type(shared))
+        give(self, frame, shared)
+
+    monkeypatch.setattr(Sharing, "give", noted)
+    return handed
+
+
+async def fill_block(guarded: Guarded, client: Client) -> Block:
+    client.allocate_nowait(1)
+    await guarded.until(lambda: client._exchange.blocks._conversation._ring_number > 0)  # type: ignore[union-attr]
+    block = await client.allocate(len(LARGE))
+    block.memory[:] = LARGE
+    return block
+
+
+async def test_blocks(guarded: Guarded, given: list[type[Shared]]) -> None:
+    async with (
+        connect(guarded.unix.location, name="free") as source,
+        connect(guarded.unix.location, name="free") as other,
+        connect(guarded.unix.location, name="alice", narrow=True) as alice,
+        other.subscribe("") as everything,
+        alice.subscribe("") as some,
+    ):
+        for topic in ("/zeek/dns", "/zeek/secret"):
+            await source.publish(topic, await fill_block(guarded, source))
+        await source.publish("/zeek/large", LARGE)
+        assert [(await anext(some)).topic for _ in range(2)] == ["/zeek/dns", "/zeek/large"]
+        assert await _topics(everything, 3) == ["/zeek/dns", "/zeek/secret", "/zeek/large"]
+    assert sorted(kind.__name__ for kind in given) == ["Lease", "Lease", "Memfd", "Memfd"]
+
+
+async def _topics(messages: MessageStream, count: int) -> list[str]:
+    topics: list[str] = []
+    while len(topics) < count:
+        message = await anext(messages)
+        if not message.topic.startswith("$hub/"):
+            topics.append(message.topic)
+    return topics
+
+
+async def test_requests_in_blocks(guarded: Guarded, given: list[type[Shared]]) -> None:
+    asked: list[int] = []
+
+    def answer(request: ServiceRequest) -> int:
+        asked.append(len(request.value))
+        return 1
+
+    async with (
+        connect(guarded.unix.location, name="free") as source,
+        connect(guarded.unix.location, name="alice") as alice,
+        alice.serve("/zeek/dns", answer),
+    ):
+        assert await source.request("/zeek/dns", await fill_block(guarded, source)) == 1
+    assert asked == [len(LARGE)]
+    assert given == []
+
+
+async def test_rights_that_change(guarded: Guarded, given: list[type[Shared]]) -> None:
+    everything = policy_of('[roles.all]\nsubscribe = ["*"]\n[users]\nalice = ["all"]')
+    async with (
+        connect(guarded.unix.location, name="free") as source,
+        connect(guarded.unix.location, name="alice", narrow=True) as alice,
+        alice.subscribe("") as messages,
+    ):
+        handler = guarded.hub.handler("alice")
+        assert not handler.delivery.takes_blocks
+        guarded.core.authority.give_rights(handler, everything.rights("alice"))
+        assert handler.delivery.takes_blocks
+        await source.publish("/zeek/dns", await fill_block(guarded, source))
+        await anext(messages)
+        assert len(given) == 1
+        guarded.core.authority.give_rights(handler, POLICY.rights("alice"))
+        await source.publish("/zeek/dns", await fill_block(guarded, source))
+        assert (await anext(messages)).value == LARGE
+    assert len(given) == 1
+
+
+@pytest.mark.parametrize("by", ["message", "block", "request"])
+async def test_what_is_shared_counts_for_the_rate(guarded: Guarded, by: str) -> None:
+    limits = SetLimits(rate=RateLimits(bytes_per_s=100_000))
+    guarded.hub.server.core.quotas.adopt(QuotaLimits(users={"alice": limits}))
+    async with connect(guarded.unix.location, name="alice") as alice:
+        value = await fill_block(guarded, alice) if by == "block" else LARGE
+        if by == "request":
+            asking = asyncio.ensure_future(alice.request("/zeek/dns", value))
+        else:
+            await alice.publish("/zeek/dns", value)
+        handler = next(one for one in guarded.hub.server.core.handlers.values() if one.name == "alice")
+        assert handler.share is not None
+        rate = handler.share.rate
+        await guarded.until(lambda: rate.wait_s(guarded.hub.server.loop.time()) > 0.5)
+        if by == "request":
+            asking.cancel()

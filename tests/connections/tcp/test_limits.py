@@ -299,3 +299,8 @@ def test_the_limits_are_those_of_the_settings() -> None:
     assert not progress.is_stuck(104.0, 11, limits)
     assert not progress.is_stuck(105.0, 20, limits)
     assert progress.is_stuck(106.0, 21, limits)
+
+
+def test_without_an_incomplete_frame_nothing_is_stuck() -> None:
+    progress = Progress()
+    assert not any(progress.is_stuck(100.0 + FRAME_S * number, 0, LIMITS) for number in range(5))

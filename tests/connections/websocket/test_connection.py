@@ -2,65 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidStatus
-from websockets.typing import Origin, Subprotocol
+from websockets.frames import Opcode
 
 from hub.handlers.waiting import WRITE_LIMIT_BYTES
 from hub.messages.batch import Batch
 from hub.messages.frame import KIND_MESSAGES, encode_frame
-from peers.wire.hello import SOFTWARE
+from peers.transport.transport import unread_bytes
 from tests.connections.websocket.zeek.clients import ZeekClient
 from tests.garbage import leaves_nothing
 from tests.hub.fakes import publish
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
-from tests.hubs.raw_websocket import request, text, upgrade
+from tests.hubs.raw_websocket import RawWebSocket, frame, request, text, upgrade
 from tests.hubs.settings import settings_of
 
 JSON = "hub.v1.json"
 MSGPACK = "hub.v1.msgpack"
-
-
-async def say(socket: ClientConnection, **message: Any) -> None:
-    if socket.subprotocol == JSON:
-        await socket.send(json.dumps(message))
-    else:
-        await socket.send(msgspec.msgpack.encode(message))
-
-
-async def hear(socket: ClientConnection) -> Any:
-    data = await socket.recv()
-    assert isinstance(data, str) is (socket.subprotocol == JSON)
-    return json.loads(data) if isinstance(data, str) else msgspec.msgpack.decode(data)
-
-
-def dial(hub: Hub, subprotocol: str, **options: Any) -> connect:
-    return connect(f"{hub.url}/v1/hub", subprotocols=[Subprotocol(subprotocol)], **options)
-
-
-async def test_the_example_of_the_documentation(hub: Hub, subprotocol: str) -> None:
-    async with dial(hub, subprotocol) as socket:
-        assert await hear(socket) == {
-            "type": "welcome",
-            "hub": hub.server.id.hex(),
-            "name": "hub",
-            "software": SOFTWARE,
-            "queue": {"messages": 8192, "bytes": 67108864, "overflow": "drop-oldest"},
-            "frame": 16777216,
-        }
-        await say(socket, type="subscribe", prefixes=["/zeek/"], request=1)
-        assert await hear(socket) == {"type": "confirmed", "request": 1}
-        await say(socket, type="publish", topic="/zeek/dns", value={"query": "example.org"})
-        assert await hear(socket) == {"type": "messages", "topic": "/zeek/dns", "values": [{"query": "example.org"}]}
-    assert (socket.close_code, socket.close_reason) == (1000, "")
-    assert socket.protocol.extensions == []
 
 
 async def test_hello_is_the_first_message_or_none(hub: Hub) -> None:
@@ -135,14 +97,12 @@ async def test_foreign_pages_are_refused(hub: Hub) -> None:
 
 async def test_a_listener_on_all_addresses(start_hub: StartHub) -> None:
     hub = await start_hub(loopback=False)
-    async with dial(hub, JSON, origin=Origin(f"http://127.0.0.1:{hub.endpoint.port}")) as socket:
-        assert (await hear(socket))["type"] == "welcome"
-    with pytest.raises(InvalidStatus) as caught:
-        await dial(hub, JSON, origin=Origin("http://localhost:3000"))
-    assert caught.value.response.status_code == 403
-
-
-JSON, MSGPACK = "hub.v1.json", "hub.v1.msgpack"
+    client = await hub.raw_websocket()
+    await client.shake_hands(JSON, "Origin: http://127.0.0.1:7401")
+    assert (await client.message())["type"] == "welcome"
+    other = await hub.raw_websocket()
+    await other.send(upgrade(JSON, "Origin: http://localhost:3000"))
+    assert (await other.response()).status == 403
 
 
 async def come_and_go(hub: Hub) -> None:
@@ -161,3 +121,183 @@ async def come_and_go(hub: Hub) -> None:
 
 async def test_what_is_no_client_of_the_hubs_own(hub: Hub) -> None:
     await leaves_nothing(lambda: come_and_go(hub))
+
+
+async def serving(hub: Hub, *prefixes: str, subprotocol: str = JSON) -> RawWebSocket:
+    client = await hub.websocket(subprotocol=subprotocol)
+    await client.say("serve", prefixes=list(prefixes), request=5)
+    assert await client.message() == {"type": "confirmed", "request": 5}
+    return client
+
+
+async def test_what_has_no_form_in_json(hub: Hub) -> None:
+    service = await serving(hub, "/json", subprotocol=JSON)
+    other = await serving(hub, "/msgpack", subprotocol=MSGPACK)
+    odd = msgspec.msgpack.Ext(99, b"")
+    await other.say("request", request=1, topic="/json", value=odd)
+    answer = await other.message()
+    assert (answer["status"], answer["count"]) == (1, 1)
+    assert "no JSON form" in answer["text"]
+    await other.say("request", request=2, topic="/json", values=[1, odd, 3])
+    assert (await service.message())["value"] == 1
+    assert (await service.message())["value"] == 3
+    assert (await other.message())["request"] == 3
+    await service.say("request", request=1, topic="/msgpack", values=[1, 2])
+    asked = await other.message()
+    await other.say("reply", request=asked["request"], values=["fine", odd])
+    assert await service.message() == {"type": "reply", "request": 1, "value": "fine"}
+    failed = await service.message()
+    assert (failed["request"], failed["status"]) == (2, 1)
+
+
+ANSWERS_BYTES = 512 * 1024
+"""What may wait for a client that does not read: the transport's high-water mark, and what one read makes it answer."""
+
+
+@pytest.fixture
+async def bystander(hub: Hub) -> AsyncIterator[RawWebSocket]:
+    client = await hub.websocket("/t", name="bystander")
+    yield client
+    await client.publish("/t", "still here")
+    assert await client.messages(1) == [("/t", "still here")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(Opcode.PING, bytes(8)) * 1000,
+        text({"type": "ping", "request": 1}) * 500,
+        text({"type": "subscribe", "prefixes": ["/a"], "request": 1}) * 300,
+        text({"type": "request", "topic": "/nobody", "value": 1, "request": 1}) * 300,
+    ],
+)
+async def test_who_makes_the_hub_answer_must_read(hub: Hub, data: bytes) -> None:
+    client = await hub.websocket(name="flood", receive_bytes=4096)
+    hub.shrink_buffers()
+    (connection,) = hub.connections
+    transport = connection.transport
+    waiting_bytes = 0
+    rest = data
+    while transport.is_reading():
+        rest = rest[client.send_nowait(rest) :] or data
+        await client.turn()
+        waiting_bytes = max(waiting_bytes, transport.get_write_buffer_size())
+    assert waiting_bytes < ANSWERS_BYTES
+    other = await hub.websocket("/t")
+    await other.publish("/t", 1)
+    assert await other.messages(1) == [("/t", 1)]
+    while not transport.is_reading():  # the client reads, and so it goes on
+        await client.frame()
+
+
+async def test_a_client_that_talks_on_after_the_end(hub: Hub) -> None:
+    client = await hub.websocket()
+    await client.send(
+        frame(Opcode.TEXT, b"{"), *(text({"type": "publish", "topic": "/t", "value": 1}) for _ in range(500))
+    )
+    assert (await client.end())[0] == 1007
+    client.close()
+    await eventually(lambda: not hub.server.connections)
+    assert hub.server.core.statistics().published_messages_total == 0
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", upgrade()[:-1]])
+async def test_half_a_handshake(hub: Hub, sent: bytes) -> None:
+    client = await hub.raw_websocket()
+    await client.send(sent)
+    await eventually(lambda: hub.server.connections)
+    hub.later(4)
+    hub.later(2)
+    answer = await client.response()
+    assert answer.status == 408
+    assert b"5 s" in answer.body
+    client.close()
+    await eventually(lambda: not hub.server.connections)
+
+
+async def test_who_stays_after_the_end_is_cut_off(hub: Hub) -> None:
+    client = await hub.raw_websocket()
+    await client.send(request("/healthz"))
+    assert (await client.response()).status == 200
+    (connection,) = hub.connections
+    await eventually(lambda: unread_bytes(connection.transport) == 0)
+    hub.later(4)
+    await eventually(lambda: not hub.server.connections)
+
+
+@pytest.mark.parametrize(
+    ("begun", "piece"),
+    [
+        (frame(Opcode.TEXT, bytes(1000), fin=False), frame(Opcode.CONT, b"x", fin=False)),
+        (frame(Opcode.TEXT, bytes(1000), fin=False), frame(Opcode.PING) + frame(Opcode.CONT, b"x", fin=False)),
+    ],
+    ids=["fragments", "fragments and pings"],
+)
+async def test_a_message_that_drips(hub: Hub, begun: bytes, piece: bytes) -> None:
+    client = await hub.websocket(name="me")
+    (connection,) = hub.connections
+    session = connection.session
+    await client.send(begun)
+    for _ in range(12):
+        held = session.held_bytes
+        await client.send(piece)
+        await eventually(lambda held=held: session.held_bytes != held)  # type: ignore[misc]
+        hub.later(10)
+        if session.closed:
+            break
+    assert session.closed
+    answer = await client.frame()
+    while answer[0] != Opcode.CLOSE:
+        answer = await client.frame()
+    assert answer[1][2:] == b"a frame has been incomplete for more than 60 s"
+    await eventually(lambda: not hub.server.core.handlers)
+
+
+async def test_messages_that_are_always_begun(hub: Hub) -> None:
+    client = await hub.websocket(name="me")
+    begun = frame(Opcode.TEXT, b'{"type":"ping",', fin=False)
+    await client.send(begun)
+    for _ in range(12):
+        await client.send(frame(Opcode.CONT, b'"request":4}') + begun)
+        assert await client.message() == {"type": "pong", "request": 4}
+        hub.later(10)
+    assert hub.handler("me")
+
+
+async def test_one_connection_too_many(start_hub: StartHub) -> None:
+    hub = await start_hub(settings=settings_of(connections=1))
+    first = await hub.websocket("/a")
+    program = await hub.raw_websocket()
+    await program.send(upgrade())
+    answer = await program.response()
+    assert answer.status == 503
+    assert answer.body == b"1 connections are open, which is the limit\n"
+    page = await hub.raw_websocket()
+    await page.shake_hands(JSON, "Origin: http://localhost")
+    assert await page.end() == (1013, "1 connections are open, which is the limit")
+    assert await first.barrier() == []
+    assert hub.server.admission.refused == 2
+    first.close()
+    await eventually(lambda: not hub.server.connections)
+    assert (await (await hub.websocket("/a")).barrier()) == []
+
+
+async def test_stopping(hub: Hub) -> None:
+    half = await hub.raw_websocket()
+    await half.send(b"GET ")
+    await eventually(lambda: hub.server.connections)
+    hub.server.draining = True
+    for connection in list(hub.server.connections):
+        connection.drain()
+    assert (await half.response()).status == 503
+    late = await hub.raw_websocket()
+    await late.send(upgrade())
+    answer = await late.response()
+    assert (answer.status, answer.body) == (503, b"the hub is stopping\n")
+
+
+async def test_what_is_no_request(hub: Hub) -> None:
+    client = await hub.raw_websocket()
+    await client.send(b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\r\n\r\n")
+    answer = await client.response()
+    assert (answer.status, b"the far side speaks TLS" in answer.body) == (400, True)

@@ -137,18 +137,6 @@ async def test_a_known_first_message(hub: Hub, known: KnownTokens, subprotocol: 
     assert hub.handler("me").narrows
 
 
-@pytest.mark.parametrize("first", [{"type": "ping"}, {"type": "token", "token": "x"}])
-async def test_hello_behind_another_message(hub: Hub, known: KnownTokens, first: dict[str, str]) -> None:
-    client, welcome = await shaken(hub, authorization(known.token("bob")))
-    assert welcome["user"] == "bob"
-    await client.send(text(first))
-    await client.say("hello", name="me", token=known.token("alice"))
-    while (message := await client.message()).get("text") != "hello is taken as the first message only":
-        assert message["type"] in {"pong", "error"}
-    assert message["code"] == CloseCode.NOT_ALLOWED
-    assert [connection.identity and connection.identity.user for connection in hub.connections] == ["bob"]
-
-
 FIRST = {
     "hello with another": {"type": "hello", "token": SECRET},
     "subscribe": {"type": "subscribe", "prefixes": ["/a"], "request": 1},

@@ -258,3 +258,10 @@ async def test_health_is_told_when_the_hub_is_full(start_hub: StartHub) -> None:
     await hub.websocket("/a")
     assert (await get(hub, "/healthz")).status == 200
     assert b"\nhub_connections_refused_total 2.0\n" in (await get(hub, "/metrics")).body
+
+
+async def test_head(hub: Hub) -> None:
+    answer = await get(hub, "/hub.js", "HEAD")
+    found = page("/hub.js")
+    assert found is not None
+    assert (answer.status, answer.headers["Content-Length"], answer.body) == (200, str(len(found.body)), b"")

@@ -151,37 +151,6 @@ async def test_what_is_no_event_reaches_nobody(
             assert hub.server.rejected_messages == number
 
 
-async def test_a_flood_of_garbage(hub: Daemon, start_node: StartNode) -> None:
-    node, reader = await start_node("node"), await start_node("reader", "zeek.")
-    await eventually(lambda: node.is_told("zeek."))
-    with structlog.testing.capture_logs() as logs:
-        for _ in range(2000):
-            node.publish(b"zeek.a", b"node", b"broker-bin-v1", b"garbage")
-        node.publish_event("zeek.a")
-        await eventually(lambda: reader.events)
-        node.close()
-        lines = [line for line in logs if line["event"] == "skipped what a Zeek node sent"]
-        assert len(lines) < 200
-        await eventually(lambda: sum(told["messages"] for told in logs if "messages" in told) == 2000)
-    assert payloads(reader) == [EVENT]
-    assert hub.server.rejected_messages == 2000
-
-
-async def test_subscriptions_that_are_none(hub: Daemon, start_node: StartNode) -> None:
-    node = await start_node("node")
-    wrong = (b"\xff", b"$hub/", b"zeek\n")
-    for topic in wrong:
-        node.ask(b"\1" + topic)
-    node.subscribe("zeek.a")
-    await eventually(lambda: node.is_told("zeek.a"))
-    assert node.told == [(True, "zeek.a")]
-    assert hub.server.zeek.refused_subscriptions == len(wrong)
-    for topic in wrong:
-        node.ask(b"\0" + topic)
-    node.unsubscribe("zeek.a")
-    await eventually(lambda: node.is_told("zeek.a", is_wanted=False))
-
-
 WORD_COST = 5
 AT_ONCE = 64
 

@@ -279,3 +279,12 @@ async def test_a_node_that_does_not_greet_the_hub(start_node: StartNode, monkeyp
     silent.subscribe(topic)
     await eventually(lambda: other.is_told(topic))
     assert any(told.startswith("zeek.cluster.nodeid.topichub_hub_") for _, told in other.told)
+
+
+async def test_nodes_come_and_go_meanwhile(hub: Daemon, zeeks: Zeeks) -> None:
+    zeeks.stop("worker-2")
+    zeeks.cut("worker-1")
+    await eventually(lambda: len(joined_nodes(hub)) < 4)
+    await zeeks.start("worker-3")
+    await eventually(lambda: zeeks.are_all_up() and ("down", "worker-2") in zeeks.nodes["worker-1"].raised)
+    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]

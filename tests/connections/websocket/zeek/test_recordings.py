@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 from websockets.frames import Opcode
 
-from hub.messages.batch import Batch
-from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
-from peers.values import CONVERTED_LIMIT_BYTES, InvalidInputError, decode, decode_message, encode, to_text
-from peers.websocket.zeek_codec import VERSION
+from peers.values import CONVERTED_LIMIT_BYTES
 from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
 from tests.hubs.hub import Hub
 from tests.hubs.raw_websocket import frame
@@ -87,19 +84,9 @@ def results(name: str) -> list[dict[str, Any]]:
     return found
 
 
-def texts_of(session: Session) -> list[bytes]:
-    return [payload for opcode, payload in session.heard if opcode == Opcode.TEXT and b'"data-message"' in payload]
-
-
-_VALUES = sessions("w01-all-types-server-to-client")["sub /test"]
 _FAULTS = sessions("w03-error-cases")
 _FAULT_RESULTS = {result["case"]: result for result in results("w03-results")}
 
-_WRITTEN_OTHERWISE = {"real-tiny", "real-huge", "real-nan"}
-"""Reals of many digits are written with an exponent, and NaN as JSON that every client can read."""
-
-_NO_JSON = {"real-inf", "real-neginf", "string-escapes", "string-allbytes"}
-"""What Broker writes for these is no JSON; nothing is known of their values but that."""
 
 _REFUSED_TOPICS = {
     "missing topic": "topic is empty, it must have 1 to 1024 bytes",
@@ -164,63 +151,6 @@ async def _open(hub: Hub, session: Session) -> ZeekClient:
     assert b"Sec-WebSocket-Extensions" not in client.head
     assert b"Sec-WebSocket-Protocol" not in client.head
     return client
-
-
-async def test_all_types_from_the_hub(hub: Hub) -> None:
-    client = await _open(hub, _VALUES)
-    array, close = _VALUES.sent
-    await client.raw.send(array)
-    ack = await client.text()
-    endpoint = str(uuid.UUID(json.loads(ack)["endpoint"])).encode()
-    assert ack == b'{"type":"ack","endpoint":"%b","version":"%b"}' % (endpoint, VERSION.encode())
-    core = hub.server.core
-    source = Watcher(hub, "/elsewhere").handler
-    compared = set()
-    for recorded in texts_of(_VALUES):
-        kind = json.loads(recorded.partition(b',"@data-type"')[0] + b"}")["topic"].removeprefix("/test/")
-        try:
-            topic, body = decode_message(recorded)
-        except InvalidInputError:
-            assert kind in _NO_JSON
-            continue
-        batch = Batch(encode_frame(KIND_MESSAGES, body, key=topic, flags=BROKER_FLAGS), 1)
-        core.publish(source, core.routes.find(topic.decode()), batch)
-        found = await client.text()
-        if kind in _WRITTEN_OTHERWISE:
-            assert decode_message(found) == (topic, body)
-        else:
-            assert found == recorded
-        compared.add(kind)
-    assert len(compared) == 68
-    await client.raw.send(close)
-    assert await client.raw.end() == (1000, "")
-
-
-async def test_all_types_from_the_client(hub: Hub) -> None:
-    watcher = Watcher(hub, "/up")
-    client = await ZeekClient.subscribed(hub)
-    compared = 0
-    for case in results("w02-results"):
-        if case["sent"] is None:  # the recorded server fell over, and was begun anew
-            client = await ZeekClient.subscribed(hub)
-            continue
-        watcher.frames.clear()
-        await client.say(case["sent"].encode())
-        replies = [_without_fault(payload.decode()) for _, payload in await client.settle()]
-        assert replies == list(map(_without_fault, case["ws_reply"])), case["case"]
-        assert _received(watcher, case["endpoint_received"]) == case["endpoint_received"], case["case"]
-        compared += 1
-    assert compared == 85
-
-
-def _received(watcher: Watcher, recorded: list[str]) -> list[str]:
-    assert all(frame.flags == BROKER_FLAGS for frame in watcher.frames)
-    values = [decode(encode(decode(frame.body))) for frame in watcher.frames]  # sets sorted, as Broker shows them
-    found = [f"recv data(/up, {to_text(value)})" for value in values]
-    return [
-        full if cut.endswith(")") else full[: len(cut.removesuffix("..."))] + cut[len(cut.removesuffix("...")) :]
-        for full, cut in zip(found, recorded, strict=True)
-    ]
 
 
 @pytest.mark.parametrize("name", sorted(_FAULTS.keys() - _BAD_BEGINNINGS.keys() - _CLOSED.keys() - _TAKEN_APART))
