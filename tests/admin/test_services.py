@@ -1,4 +1,4 @@
-"""What hubs answer: who is connected and what he does, who serves and may what, how the hub and its journal stand."""
+"""What hubs answer: connections, services, rights, the hub, its journal, and which topics bring how much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscribing and publishing, by topic, label, sender and destination: what arrives, in which order."""
+"""Subscribing and publishing, by topic, label, sender and destination, also across links: what arrives, and when."""
 
 from __future__ import annotations
 

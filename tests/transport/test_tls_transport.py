@@ -130,12 +130,6 @@ def test_what_is_said_arrives(context: ssl.SSLContext, said: list[bytes], cuts: 
     assert far.understand() == heard
 
 
-def test_what_comes_with_the_last_word_of_the_handshake(context: ssl.SSLContext) -> None:
-    far = RemoteEnd()
-    near = shaken(context, far, tail=b"at once" * 20_000)
-    assert near.read() == b"at once" * 20_000
-
-
 @given(place=st.integers(0, 2000), other=st.binary(min_size=1, max_size=600), piece=st.integers(1, 3000))
 def test_a_handshake_with_other_bytes_in_it(context: ssl.SSLContext, place: int, other: bytes, piece: int) -> None:
     near, far = TlsSession(context), RemoteEnd()

@@ -1,4 +1,4 @@
-"""The two encodings of the client's protocol: what is understood, what is refused, and what ends the connection."""
+"""The two encodings of the client's protocol: what is understood, what is refused; forms of requests and replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's side of the API, without a socket."""
+"""Zeek's API without a socket: the client's side, and a batch as frames."""
 
 from __future__ import annotations
 

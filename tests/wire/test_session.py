@@ -1,4 +1,4 @@
-"""Conversations of two sessions over a pretend wire, and what one session does with what it is told."""
+"""What one session does with what it is told, in each state: what is not in its table ends it with 1002."""
 
 from __future__ import annotations
 

@@ -40,17 +40,6 @@ async def test_messages_are_events(hub: Hub) -> None:
     assert await client.event() == Event("message", {"topic": "/b", "labels": ["l"], "value": {"q": "\u00e9\n"}})
 
 
-async def test_values_without_a_form_are_told(hub: Hub) -> None:
-    client = await follow(hub, "prefix=/a")
-    publisher = await hub.client(endpoint=await hub.listen())
-    await publisher.publish("/a", 1)
-    await publisher.send(b"\x00\x00\x00\x01\x02\x00\x00\x02/a\xc1")
-    await publisher.publish("/a", 2)
-    found = [await client.event() for _ in range(3)]
-    assert [event.value for event in found] == [{"topic": "/a", "value": 1}, {"count": 1}, {"topic": "/a", "value": 2}]
-    assert found[1].name == "dropped"
-
-
 async def test_publishing_and_following_over_one_connection(hub: Hub) -> None:
     client = await http(hub)
     await client.publish("/a", 1)

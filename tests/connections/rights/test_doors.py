@@ -1,4 +1,4 @@
-"""Every trick with a topic, at each door through which messages come and go: one refusal each, and nothing else."""
+"""Every trick with a topic, at each door through which messages come and go, and in shared memory: one refusal each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-import structlog
 
 from hub.errors import CloseCode, NoResponderError, RejectedError
 from hub.mesh.announcement import Served
@@ -28,7 +27,7 @@ from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
 from tests.hub.policy.tricks import ALLOWED, BRINGABLE, DENIED
 from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually
-from tests.hubs.fixtures import StartHub, kept_hubs
+from tests.hubs.fixtures import kept_hubs
 from tests.hubs.hub import Hub
 from tests.hubs.raw_client import RawClient, publication
 from tests.websocket.zeek.messages import count
@@ -210,41 +209,6 @@ async def test_staging(recording: Guarded) -> None:
 
 
 # Peers.
-
-
-async def test_a_peer_hub(start_hub: StartHub) -> None:
-    west, east = await start_hub(name="west"), await start_hub(name="alice")
-    recognise(west)
-    watcher = Watcher(west, "")
-    east.dial(west)
-    await eventually(lambda: "" in east.wanted_by(west))
-    with structlog.testing.capture_logs() as logs:
-        client = await east.client()
-        for topic in BRINGABLE:
-            await client.publish(topic, topic)
-        await eventually(lambda: west.server.audit.refused_total == len(REFUSED))
-        await eventually(lambda: any("not granted" in log.get("text", "") for log in logs))
-    west.server.core.flush()
-    assert [frame.topic.decode() for frame in watcher.frames if not frame.topic.startswith(b"$hub/")] == ALLOWED
-    link = west.handler("alice")
-    assert link.published_messages == len(ALLOWED)
-
-
-async def test_what_a_peer_hub_takes(start_hub: StartHub) -> None:
-    west, east = await start_hub(name="west"), await start_hub(name="alice")
-    recognise(west)
-    reader = await east.client("")
-    east.dial(west)
-    await eventually(lambda: "" in west.wanted_by(east))
-    client = await west.client()
-    for topic in (*BRINGABLE, "/zeek/last"):
-        await client.publish(topic, topic)
-    topics: list[str] = []
-    while "/zeek/last" not in topics:
-        frame = await reader.frame()
-        if frame.kind == Kind.MESSAGES and not frame.topic.startswith(b"$hub/"):
-            topics.append(frame.topic.decode())
-    assert topics == [*ALLOWED, "/zeek/last"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Conversations with the hub over real sockets, through the websockets library's client and through raw frames."""
+"""Conversations over real sockets: what is told in place, who may connect, and bad input that troubles nobody else."""
 
 from __future__ import annotations
 
