@@ -135,11 +135,7 @@ def _generate(text: str, limit_s: float) -> dict[str, Any]:
 _QUIET_LOAD = 0.1
 """If others use more CPU than this, in cores, the figures are not worth much."""
 
-_TABLES = {
-    "cpu_us": "µs of server CPU a delivered message",
-    "p50_us": "latency p50, µs",
-    "p99_us": "latency p99, µs",
-}
+_TABLES = {"cpu_us": "µs of server CPU a delivered message", "p50_us": "latency p50, µs", "p99_us": "latency p99, µs"}
 
 
 class Summary:

@@ -32,14 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from peers.bench.processes import BenchError, Usage, forget_peak, raise_descriptor_limit, read_usage
-from tests.benchmarks.dialects import (
-    WRITE_BYTES,
-    Dialect,
-    Interest,
-    Topic,
-    WrongBytesError,
-    dialect_of,
-)
+from tests.benchmarks.dialects import WRITE_BYTES, Dialect, Interest, Topic, WrongBytesError, dialect_of
 from tests.benchmarks.workloads import WORKLOADS, Workload
 
 READ_BYTES = 256 * 1024

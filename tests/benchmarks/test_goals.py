@@ -37,26 +37,6 @@ def test_the_median_decides_unless_there_are_faults(figure: Figure, reached: boo
     assert shown["measured"] == (figure.measured if figure.values else None)
 
 
-def test_table_and_json() -> None:
-    figures = report_of(Figure("a name", 0.4, "µs", [0.3, 0.1, 0.2]), Figure("b", 1, "s", [2]))
-    document = json.loads(figures.json())
-    assert document["benchmark"] == "targets"
-    assert document["figures"][0] == {
-        "name": "a name",
-        "goal": 0.4,
-        "unit": "µs",
-        "values": [0.3, 0.1, 0.2],
-        "at_least": False,
-        "faults": [],
-        "remark": "",
-        "measured": 0.2,
-        "reached": True,
-    }
-    assert document["figures"][1]["reached"] is False
-    assert [str(cell) for cell in figures.table().columns[2].cells] == ["≤ 0.400", "≤ 1.00"]
-    assert [str(cell) for cell in figures.table().columns[-1].cells] == ["ok", "not reached"]
-
-
 GOALS = [sys.executable, "-m", "tests.benchmarks.goals"]
 
 pytestmark = pytest.mark.slow

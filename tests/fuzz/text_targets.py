@@ -15,13 +15,12 @@ from typing import Any
 import msgpack
 
 from hub.core import Core
-from hub.errors import InvalidNameError, RejectedError, UsageError
+from hub.errors import RejectedError, UsageError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, Frame
 from hub.messages.request_frame import KIND_REQUEST, Reply, Request, Status
-from hub.policy.certificate_name import parse_certificate_name
 from hub.policy.language import read_accounts, read_policy
 from hub.policy.policy import DEEDS, Action, Policy, verdict
 from hub.settings.keys import ConfigError
@@ -247,12 +246,6 @@ def _run_claims(data: bytes) -> None:
         assert claims["exp"] > _NOW_S - 60
 
 
-def _run_certificate_name(data: bytes) -> None:
-    with _printable(InvalidNameError):
-        name = parse_certificate_name(data.decode("utf-8", "surrogateescape"))
-        assert parse_certificate_name(name.text) == name
-
-
 @cache
 def _right_tokens() -> Sequence[str]:
     return [token(_CLAIMS), token(_CLAIMS, kid=None), token(_CLAIMS, typ="JWT")]
@@ -289,14 +282,6 @@ _TOKENS = b"\n".join(
     ]
 )
 
-_CERTIFICATE_NAMES = (
-    rb"CN=alice,O=Example\, Inc.,C=US",
-    rb"CN=\C3\89+UID=7",
-    b"DNS:a.example",
-    b"URI:urn:a",
-    b"email:a@example",
-)
-
 USERS_TARGETS = (
     Target("policy", _run_policy, lambda: [_POLICY], [b"{user}", b'"*"', b"'$hub'", b"[]", b"{}", b"deny", b"'/a/'"]),
     Target("tokens", _run_tokens, lambda: [_TOKENS], [b'"user"', b'"ends"', b"null", b"\n", b"Z", b"9999999999"]),
@@ -304,12 +289,6 @@ USERS_TARGETS = (
     Target("jwt", _run_jwt, lambda: [one.encode() for one in _right_tokens()], [b".", b"e30", b"=", b"bm9uZQ"]),
     Target(
         "jwt_claims", _run_claims, lambda: [json.dumps(_CLAIMS).encode()], [b"NaN", b"1e999", b"null", b"[", b'"sub"']
-    ),
-    Target(
-        "certificate_name",
-        _run_certificate_name,
-        lambda: _CERTIFICATE_NAMES,
-        [b"\\", b"+", b",", b"=", b"\\ff", b"\\2C", b" "],
     ),
 )
 

@@ -68,25 +68,6 @@ async def test_what_was_put_last_is_kept(tmp_path: Path) -> None:
     await other.stop()
 
 
-async def test_many_changes_are_one_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saves: list[int] = []
-    write = positions_module._write
-
-    def counted(connection: apsw.Connection, waiting: dict[str, Kept | None]) -> None:
-        saves.append(len(waiting))
-        write(connection, waiting)
-
-    monkeypatch.setattr(positions_module, "_write", counted)
-    file = opened(tmp_path / "c.db")
-    saved: asyncio.Future[RejectedError | None] = asyncio.get_running_loop().create_future()
-    for number in range(100):
-        file.put(f"c{number % 10}", lambda number=number: kept(number))  # type: ignore[misc]
-    file.put("last", lambda: kept(0), saved.set_result)
-    assert await saved is None
-    assert saves == [11]
-    await file.stop()
-
-
 async def test_a_disk_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = positions_module._write
 

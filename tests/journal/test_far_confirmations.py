@@ -99,26 +99,6 @@ def test_no_offset(bench: Bench, status: Status, value: Any, code: int, text: st
     assert bench.confirmations.refused_total == 1
 
 
-async def test_no_answer_at_all(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RejectedError, match="no such hub"):
-        bench.confirmations.ask("nobody", Batch.of("/a", [1]), bench.outcomes.append)
-    assert bench.figures() == (0, 0, 0, 0)
-    bench.ask()
-    (request,) = bench.asked()
-    bench.room.answer(bench.link, Reply(request.first, Status.OK, b"\xc1"))
-    bench.ask()
-    bench.room.now_ms += ANSWER_MS + 1
-    bench.room.core.requests.expire(bench.room.now_ms)
-    bench.room.settle()
-    first, second = bench.outcomes
-    assert isinstance(first, RejectedError)
-    assert "has not confirmed within 30 s" in str(second)
-    monkeypatch.setattr(module, "SETTLE_S", 0)
-    bench.ask()
-    await bench.confirmations.settle()  # a hub that stops does not wait for ever
-    assert len(bench.outcomes) == 2
-
-
 async def test_who_asks_for_too_many_is_not_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAITING_LIMIT", 4)
     called: list[str] = []

@@ -19,17 +19,14 @@ from hub.journal.segment import Write
 from hub.messages.batch import Batch
 from hub.messages.frame import HEADER_BYTES
 from hub.settings.settings import JournalSettings, Limits
-from peers.journal import journal as journal_module
 from peers.journal import recorder as recorder_module
-from peers.journal.forms import Order
 from peers.journal.journal import Journal
 from peers.journal.recorder import Answer
 from peers.journal.remote_journals import JournalStatistics, NoJournal
 from peers.journal.staging import Committed
 from peers.wire.records import Commit, Fetch, Records, Stage, decode_records
 from tests.hub.fakes import Turn
-from tests.hubs.eventually import eventually
-from tests.journal.files import crashed, everything, lose_power, opened, records, segments
+from tests.journal.files import everything, opened, records
 
 pytestmark = pytest.mark.usefixtures("uncaught")
 
@@ -105,68 +102,6 @@ def beside(path: Path) -> list[str]:
     return sorted(file.name for file in path.parent.iterdir())
 
 
-async def test_topics_that_are_not_recorded(path: Path) -> None:
-    bench = Bench(path, Limits(prefixes_per_client=5), topics=("/a/b", "/c/"))
-    for topic in ("/a", "/c"):
-        outcome = await bench.confirmed(1, topic=topic)
-        assert isinstance(outcome, RejectedError)
-        assert outcome.code == CloseCode.NOT_ALLOWED
-        assert outcome.text == "topic not recorded here; see journal.topics of the hub"
-    assert (await bench.confirmed(1, topic="/c/"), await bench.confirmed(1, topic="/a/bc")) == (0, 1)
-    for prefixes, code, text in (
-        (("/a/c",), CloseCode.NOT_ALLOWED, "journal.topics"),
-        (("/b",), CloseCode.NOT_ALLOWED, "journal.topics"),
-        (("$hub/",), CloseCode.NOT_ALLOWED, "journal.topics"),
-        (("/a",) * 6, CloseCode.NOT_ALLOWED, "FETCH: 6 prefixes, the limit for a client is 5"),
-        (("/a", "x" * 1025), CloseCode.BAD_DATA, "is 1025 bytes long"),
-        (("\n",), CloseCode.BAD_DATA, "control character"),
-    ):
-        answer = await bench.fetch(prefixes=prefixes, start=2, wait_ms=60_000)
-        assert isinstance(answer, RejectedError)
-        assert (answer.code, text in answer.text) == (code, True)
-    for prefix in ("/a", "/a/b/x", ""):
-        assert not bench.fetch(prefixes=(prefix,), start=2, wait_ms=60_000).done()
-        bench.cancel()
-    await bench.journal.stop()
-
-
-async def test_what_is_on_its_way_is_waited_for(path: Path) -> None:
-    bench = Bench(path, commit_s=0.05)
-    await bench.confirmed(0)
-    bench.publish(1)
-    found = await bench.read(start=1)
-    assert [record.body for record in records(found.blocks)] == [b"\1"]
-    await bench.journal.stop()
-
-
-async def test_waiting_for_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    for wanted in ({"bytes": 0, "wait_ms": 60_000}, {"time": 5, "wait_ms": 60_000}, {"end": 0}):
-        found = await bench.read(**wanted)
-        assert (found.start, found.next, found.head) == (0, 0, 0)
-    answer = bench.fetch(start=0, wait_ms=60_000)
-    told: list[object] = []
-    bench.journal.fetch(Order(1, prefixes=("/a",), wait_ms=60_000, granted=(((("/a/b", True)),),)), told.append)
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert (answer.done(), bench.seen().fetches) == (False, 2)
-    bench.publish(1, topic="/a/c")
-    found_now = await answer
-    assert isinstance(found_now, Records)
-    assert found_now.next == 1
-    assert told == []
-    await bench.confirmed(1, topic="/a/b")
-    await eventually(lambda: len(told) == 1)
-    monkeypatch.setattr(journal_module, "_COMMIT_WAIT_S", 0.0)
-    found = await bench.read(start=2, wait_ms=1)
-    assert found == Records(bench.request, 2, 2, 0, 2, [], epoch=bench.journal.epoch)
-    for wanted in ({"start": 5}, {"start": 5, "time": 2**63 - 1}):
-        frame: asyncio.Future[bytes | bytearray | RejectedError] = asyncio.get_running_loop().create_future()
-        bench.journal.fetch(Fetch(1, **wanted), frame.set_result)  # type: ignore[arg-type]
-        refusal = await frame
-        assert not isinstance(refusal, RejectedError)
-        assert (b"behind the end of the journal" in refusal) is ("time" not in wanted)
-
-
 async def test_waiting_for_some_topics(bench: Bench) -> None:
     quiet = bench.fetch(start=0, prefixes=("/q/x", "/quiet/"), wait_ms=60_000)
     ending = bench.fetch(start=0, end=2, prefixes=("/quiet",), wait_ms=60_000)
@@ -184,53 +119,6 @@ async def test_waiting_for_some_topics(bench: Bench) -> None:
     found = await quiet
     assert isinstance(found, Records)
     assert (found.request, found.start, found.next) == (1, 2, 3)
-
-
-async def test_a_position_of_an_epoch_whose_end_is_lost(path: Path, tmp_path: Path) -> None:
-    bench = Bench(path)
-    await bench.confirmed(1, 2)
-    written_bytes = segments(path)[-1].stat().st_size
-    await bench.confirmed(3, 4, 5)
-    before = (await bench.read(start=5)).epoch
-    lost = crashed(path, tmp_path / "lost")
-    lose_power(lost, written_bytes)
-    await bench.journal.stop()
-    bench = Bench(lost)
-    await bench.confirmed(6, 7, 8, 9)
-    now = bench.journal.epoch
-    for start, epoch, begins in ((5, before, 2), (2, before, 2), (1, before, 1), (5, 0, 5), (5, now, 5)):
-        found = await bench.read(start=start, epoch=epoch)
-        assert (found.start, found.next, found.epoch) == (begins, 6, now)
-    statistics = bench.seen()
-    assert statistics.cuts_total == 1
-    await bench.journal.stop()
-
-
-async def test_waiting_may_be_given_up(bench: Bench) -> None:
-    answer = bench.fetch(start=0, wait_ms=60_000)
-    bench.cancel()
-    bench.cancel()
-    await bench.confirmed(1)
-    assert not answer.done()
-    seen = bench.seen()
-    assert (seen.fetches, seen.readers) == (0, 0)
-    await bench.fetch()
-    bench.cancel()
-
-
-async def test_a_batch_among_others(bench: Bench) -> None:
-    assert await bench.stage("t", 0, *range(50)) is None
-    committing = asyncio.ensure_future(bench.commit("t", 0, query="q", batch=0))
-    for number in range(100):
-        bench.publish(number)
-        await asyncio.sleep(0)
-    committed = await committing
-    assert isinstance(committed, Committed)
-    await bench.confirmed(0)
-    found = records((await bench.read()).blocks)
-    mine = [record.offset for record in found if record.topic == "/heard/x"]
-    assert mine == list(range(committed.first, committed.first + 50))
-    assert [record.offset for record in found] == list(range(151))
 
 
 async def test_what_is_left_is_swept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

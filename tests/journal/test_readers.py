@@ -195,15 +195,6 @@ def test_some_columns_of_blocks(form: Form) -> None:
     assert [Block.parse(whole_of(block)).count for block in blocks] == [2, 1]
 
 
-@pytest.mark.parametrize("form", ["frame", "msgpack"])
-def test_all_columns_are_blocks_as_they_are(form: Form) -> None:
-    found = fetched([value(1)])
-    everything = Order(7, columns=("value", "time", "topic", "offset"), form=form)
-    assert body_parts(everything, found) == body_parts(Order(7, form=form), found)
-    if form == "frame":
-        assert any(part is found.blocks[0] for part in body_parts(everything, found))
-
-
 def test_some_columns_of_json() -> None:
     found = fetched([value(1), (0b100, "/b", b"x")])
     answer = json_answer(found, columns=("topic", "offset"))

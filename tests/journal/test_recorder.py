@@ -84,16 +84,6 @@ async def bench() -> Bench:
     return Bench()
 
 
-async def test_positions(bench: Bench) -> None:
-    assert (bench.recorder.position(), bench.recorder.committed) == (10, 10)
-    bench.turn.core.write_is_due = True
-    bench.turn.publish(bench.publisher, "/a", 1, 2, 3)
-    assert bench.recorder.position() == 13
-    bench.turn.core.end_read()
-    await bench.commit()
-    assert (bench.recorder.position(), bench.recorder.committed) == (13, 13)
-
-
 async def test_confirmations(bench: Bench) -> None:
     bench.publish(1)
     bench.ask(1, "one")
@@ -106,16 +96,6 @@ async def test_confirmations(bench: Bench) -> None:
     bench.ask(1, "three")
     await bench.commit()
     assert bench.told[2:] == [("three", 13)]
-
-
-async def test_batches_are_marked(bench: Bench) -> None:
-    bench.turn.core.write_is_due = True
-    bench.turn.publish(bench.publisher, "/a", 1)
-    bench.recorder.begin_batch()
-    bench.turn.publish(bench.publisher, "/a", 2)
-    bench.recorder.end_batch(None)
-    bench.turn.core.end_read()
-    assert [entry.opens for entry in bench.submitted if isinstance(entry, Entry)] == [0, 1, 0, -1]
 
 
 async def test_back_pressure() -> None:
@@ -227,16 +207,6 @@ async def test_stopping(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(5):
             await asyncio.sleep(0)
         assert bench.submitted == []
-
-
-def test_a_writer_may_outlive_the_loop() -> None:
-    async def make() -> Recorder:
-        return Bench().recorder
-
-    recorder = asyncio.run(make())
-    recorder.on_committed(AT)
-    recorder.send_gap(1)
-    recorder.close(1000, "")
 
 
 async def test_commits_are_measured() -> None:
@@ -456,15 +426,3 @@ def test_looks_after_retention_while_nothing_comes(tmp_path: Path, told: Told, m
     assert told.next()[1][:2] == (56, 57)
     writer.stop()
     assert [record.offset for record in everything(path)] == [56]
-
-
-def test_retention_that_fails_is_a_failure(
-    writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recorder_module, "_IDLE_S", 0.001)
-    store.fail("commit", JournalUnavailableError("full"))
-    writer.start(told)
-    assert told.next() == ("failed", "full", 0)
-    writer.submit(Probe(1))
-    assert told.next()[0] == "recovered"
-    assert store.asked[:2] == [("commit", [], 7), ("probe",)]

@@ -20,7 +20,6 @@ from peers.journal import store as store_module
 from peers.journal.active import is_untidy
 from peers.journal.segment import Codec, Compressor, Segment, decoded
 from peers.journal.store import Retention, Segmenting, Store
-from peers.journal.view import View
 from tests.journal.files import (
     ALL,
     AT_US,
@@ -31,7 +30,6 @@ from tests.journal.files import (
     fill,
     flip,
     frames,
-    hurt_block,
     lose_power,
     opened,
     segments,
@@ -154,26 +152,6 @@ def test_a_folder_that_this_account_may_not_write(monkeypatch: pytest.MonkeyPatc
         opened(tmp_path / "journal")
 
 
-@pytest.mark.usefixtures("small")
-def test_damage_in_the_newest_segment(path: Path) -> None:
-    """What was on the disk stays at its offset, and the rest goes on in a new segment."""
-    journal = opened(path, full_sync=True)
-    fill(journal, 16, 16, 16)
-    journal.commit([Write("q", 1, 0, 5)], now_us=AT_US)
-    journal.close()
-    hurt_block(path, 20)
-    journal = opened(path)
-    assert (journal.first, journal.next, journal.writes) == (0, 48, [Write("q", 1, 0, 5)])
-    fill(journal, 5)
-    assert len(segments(path)) == 2
-    journal.close()
-    journal = opened(path)
-    assert journal.next == 53
-    view = View(str(path))
-    assert [row.first for row in view.rows()] == [0, 16, 32, 48]
-    view.close()
-
-
 @pytest.mark.parametrize("place", [0, 20, 40, 129, "mark"])
 def test_damage_that_is_refused(path: Path, place: int | str) -> None:
     journal = opened(path)
@@ -217,15 +195,6 @@ def test_one_commit_is_cut_into_full_blocks(path: Path) -> None:
     journal = opened(path)
     fill(journal, 20_000)
     assert block_rows(path) == [(0, 8192), (8192, 16384), (16384, 20000)]
-
-
-def test_topics_of_the_greatest_length(path: Path) -> None:
-    journal = opened(path)
-    topics = [f"/{number:03}/{'x' * 1019}" for number in range(1000)]
-    journal.add([(AT_US, b"".join(frames(topic, 1) for topic in topics))])
-    journal.commit(now_us=AT_US)
-    assert [record.topic for record in everything(path)] == topics
-    assert [record.topic for record in everything(path, "/07")] == topics[70:80]
 
 
 def test_a_write_that_ends_half_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

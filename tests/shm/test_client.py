@@ -129,28 +129,6 @@ async def test_a_block_is_sent_once(hub: SharingHub) -> None:
             client.publish_nowait("/a", [await client.allocate(10)])
 
 
-async def test_requests_and_replies_in_blocks(hub: SharingHub) -> None:
-    async with connect(url_of(hub), views=True) as service, connect(url_of(hub), views=True) as asker:
-        await confirmed(hub, service)
-        await confirmed(hub, asker)
-
-        async def invert(request: ServiceRequest) -> object:
-            answer = await service.allocate(len(request.value))
-            with request.value as memory:
-                answer.memory[:] = bytes(255 - byte for byte in memory[:256]) * (len(memory) // 256)
-            return answer
-
-        async with service.serve("/invert", invert):
-            for _ in range(3):
-                block = await asker.allocate(len(LARGE))
-                block.memory[:] = LARGE
-                answer = await asker.request("/invert", block)
-                assert isinstance(answer, View)
-                assert answer.copy() == LARGE[::-1]
-            assert isinstance(await asker.request("/invert", LARGE), View)
-        assert hub.server.shared.messages_total == 8
-
-
 @pytest.mark.parametrize("size_bytes", [100, 100_000])
 async def test_many_blocks_in_one_turn(hub: SharingHub, size_bytes: int) -> None:
     """Each request has its own answer, whether they travel in a frame of their own or with others; no room is lost."""

@@ -38,14 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hub.journal.segment import HEADER_BYTES, read_head
 from tests.faults.damage import Found, Sample, cut_end, examine, flip_anywhere, flip_headers, zero_sector
-from tests.faults.full_disks import (
-    FillableDisk,
-    LimitedFiles,
-    NotPermittedError,
-    ScarceDisk,
-    go_through,
-    small_disk,
-)
+from tests.faults.full_disks import FillableDisk, LimitedFiles, NotPermittedError, ScarceDisk, go_through, small_disk
 from tests.faults.group import Group
 from tests.faults.kills import Lives
 from tests.faults.store_kills import StoreKills

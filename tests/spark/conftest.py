@@ -43,11 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    settings = SessionSettings(
-        name="tests",
-        master="local[2]",
-        conf=QUICK_CONF,
-    )
+    settings = SessionSettings(name="tests", master="local[2]", conf=QUICK_CONF)
     server = Server("workers")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"PYSPARK_PYTHON": LAUNCHER, **server.variables}.items():

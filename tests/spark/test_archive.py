@@ -190,11 +190,7 @@ class TestCommands:
             assert other.records() == hub.records("/n/1")
 
     def test_a_replay_that_is_broken_off(
-        self,
-        hub: HubWithJournal,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch,
+        self, hub: HubWithJournal, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         hub.fill_numbers(10)
         path = str(tmp_path / "archive")

@@ -82,14 +82,10 @@ messages_of_archives = st.lists(
 
 @settings(max_examples=2)  # each takes a dozen jobs of Spark
 @given(
-    messages=messages_of_archives,
-    gap_us=st.sampled_from([1_000, 999_999, SECOND_US, 5 * SECOND_US, 61 * SECOND_US]),
+    messages=messages_of_archives, gap_us=st.sampled_from([1_000, 999_999, SECOND_US, 5 * SECOND_US, 61 * SECOND_US])
 )
 def test_a_survey_is_the_naive_count(
-    spark: SparkSession,
-    tmp_path_factory: pytest.TempPathFactory,
-    messages: list[Archived],
-    gap_us: int,
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, messages: list[Archived], gap_us: int
 ) -> None:
     path = write_archive(tmp_path_factory.mktemp("archive"), messages)
     findings = found(spark, path, gap_us=gap_us)

@@ -38,10 +38,7 @@ def naive(given_topics: list[str], pairs: list[tuple[str, str]]) -> dict[int, se
 @settings(max_examples=2)  # each takes a second of Spark
 @given(st.lists(topics, min_size=10, max_size=40), subscriptions)
 def test_a_job_is_the_naive_loop(
-    spark: SparkSession,
-    tmp_path_factory: pytest.TempPathFactory,
-    given_topics: list[str],
-    pairs: list[tuple[str, str]],
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, given_topics: list[str], pairs: list[tuple[str, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("archive")
     messages = archived(given_topics)

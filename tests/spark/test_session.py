@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -33,7 +30,6 @@ from peers.spark.session import (
     check_java,
     held_back,
     java_version,
-    last_words,
     open_session,
     orderly_ends,
     resolved_master,
@@ -259,19 +255,6 @@ def test_causes_as_spark_tells_them(spark: SparkSession, tmp_path: Path) -> None
     assert "\n" not in cause_of(raised.value)
 
 
-def test_last_words_of_a_java_that_does_not_start() -> None:
-    log = (
-        "WARNING: Using incubator modules: jdk.incubator.vector\n"
-        "Using Spark's default log4j profile: x\n"
-        "26/11/21 13:37:24 WARN Utils: Your hostname resolves\n\n"
-        'Exception in thread "main" org.apache.spark.SparkException: Master must start with yarn\n'
-        "\tat org.apache.spark.A.b(A.scala:1)\n"
-    )
-    assert last_words(log) == "Master must start with yarn"
-    assert last_words("Invalid maximum heap size: -Xmx1q\nError: x\n") == "Invalid maximum heap size: -Xmx1q"
-    assert last_words("WARNING: x\n") == ""
-
-
 VERSIONS = {
     'openjdk version "17.0.15" 2025-04-15': 17,
     'Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "21" 2023-09-19': 21,
@@ -330,20 +313,6 @@ class TestSignals:
             signal.raise_signal(signal.SIGTERM)
         assert raised.value.code == 143
         assert signal.getsignal(signal.SIGTERM) is before
-
-    def test_logs_go_nowhere_only_meanwhile(self) -> None:
-        before = list(logging.getLogger().handlers)
-        with orderly_ends():
-            assert len(logging.getLogger().handlers) == len(before) + 1
-        assert logging.getLogger().handlers == before
-
-    def test_on_other_threads_nothing_is_done(self) -> None:
-        def work() -> bool:
-            with orderly_ends(), held_back(), stop_event() as told:
-                return isinstance(told, threading.Event)
-
-        with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(work).result()
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_the_first_signal_sets_the_event(self, number: signal.Signals) -> None:

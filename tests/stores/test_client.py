@@ -121,23 +121,6 @@ async def test_a_watch_gives_what_is_there_and_then_each_change(store: Store) ->
             await waiting
 
 
-async def test_a_watch_misses_nothing_over_a_lost_connection(store: Store, storing: Hub) -> None:
-    async with connect(storing.url) as other, other.store("s").watch() as changes:
-        await store.put("k", 0)
-        assert (await anext(changes)).value == 0
-        for count in (5, 100):  # as many as the store remembers, and more
-            await storing.crash()
-            for number in range(1, count + 1):
-                await _answered(lambda number=number: store.put("k", number))  # type: ignore[misc]
-            seen = [0]
-            while seen[-1] != count:
-                change = await anext(changes)
-                assert change.old is not None
-                seen.append(change.value)
-            if count == 5:
-                assert seen == [0, 1, 2, 3, 4, 5]
-
-
 async def test_a_watcher_that_does_not_read(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica_module, "HELD_CHANGES", 50)
     stores = StoresSettings(open=("s=:memory:",), changes=100)

@@ -145,25 +145,6 @@ async def test_to_wait_for_what_is_kept(start: Callable[..., Kept], disk: Disk) 
     await eventually(lambda: order[-1] is None)
 
 
-async def test_a_file_that_cannot_be_written(start: Callable[..., Kept], disk: Disk) -> None:
-    kept = start()
-    kept.apply(put(KEYS[0], "before"))
-    await eventually(lambda: kept.told == [None])
-    disk.error = FULL
-    kept.apply(put(KEYS[0], "during"))
-    await eventually(lambda: len(kept.told) == 2)
-    assert "disk is full" in str(kept.told[1])
-    kept.apply(put(KEYS[1], "later"))
-    kept.apply(Command("erase", KEYS[0]))
-    await eventually(lambda: len(kept.told) == 4)
-    assert kept.keeper.failures_total >= 2
-    disk.error = None
-    kept.apply(put(KEYS[2], "after"))
-    await eventually(lambda: kept.told[-1] is None and len(kept.told) == 5)
-    await kept.keeper.close()
-    assert start().entries() == kept.entries()
-
-
 async def test_what_is_no_file_of_this_store(start: Callable[..., Kept], tmp_path: Path) -> None:
     await start().keeper.close()
     with pytest.raises(StorageError, match=r"holds another store, 's'; name another file"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hub.errors import StoreError
 from hub.stores.command import ENTRY_BYTES, Change, ChangeKind, Command, StoreLimits
 from hub.stores.replica import HELD, Needs, Replica
-from hub.stores.store import Kept, Snapshot, Store
+from hub.stores.store import Snapshot, Store
 from peers.values import Count, Enum, Port, Set, Table, Timespan, Timestamp, Value
 from peers.values.values import identity
 from tests.stores.packed import SECOND_NS, command, pack, store, unpack
@@ -378,14 +378,6 @@ def test_the_last_changes_are_kept_within_bounds() -> None:
         _put(small, "k", "x" * 100)
     assert 0 < len(small.changes) < 5
     assert small.changes.size_bytes <= 1_000
-
-
-def test_a_restored_store_goes_on_where_it_was() -> None:
-    stored = store(number=5)
-    stored.restore([Kept(pack("a"), pack(1), 7, None, "alice"), Kept(pack("b"), pack(2), 9, SECOND_NS)], 9)
-    assert stored.charged("alice")[0] == 1
-    assert [change.number for change in stored.expire(2 * SECOND_NS)] == [10]
-    assert _put(stored, "a", 3).old == pack(1)
 
 
 def _entries(stored: Store) -> dict[bytes, tuple[bytes, int]]:

@@ -86,9 +86,7 @@ def stalled(scope: Scope, overflow: Overflow, goal_percent: float) -> list[Figur
 def _rate(scope: Scope, overflow: Overflow, name: str, *, stalling: bool) -> Measurement:
     stuck = scope.scaled(_STALLED) if stalling else 0
     plan = scope.plan(
-        messages=scope.scaled(_RATE_MESSAGES),
-        size=_SIZE_BYTES,
-        subscribers=scope.scaled(_SUBSCRIBERS, 2) - stuck,
+        messages=scope.scaled(_RATE_MESSAGES), size=_SIZE_BYTES, subscribers=scope.scaled(_SUBSCRIBERS, 2) - stuck
     )
     wish = QueueWish(messages=_QUEUE_MESSAGES, overflow=overflow)
     with Stage(plan) as stage, stalled_readers(stage, stuck, wish, scope.tell(name)) as watch:

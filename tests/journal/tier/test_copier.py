@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
-from hub.journal.manifest import Hole
 from peers.journal.tier import copier as copier_module
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
@@ -136,16 +135,6 @@ def test_what_it_does_not_touch(path: Path, folder: Place, tmp_path: Path) -> No
     assert folder.read(name) == later
 
 
-def test_a_tier_that_is_away(path: Path, tmp_path: Path) -> None:
-    copier = Copier(str(path), place_at(str(tmp_path / "tier")), FOR_EVER)
-    with pytest.raises(TierUnavailableError, match="no such folder"):
-        copier.step(AT_US)
-    assert copier.progress() is None
-    (tmp_path / "tier").mkdir()
-    assert copier.step(AT_US)
-    copier.close()
-
-
 class Full:
     def __init__(self, place: Place) -> None:
         self.address = place.address
@@ -185,18 +174,6 @@ def test_what_is_not_stored_well_does_not_count(
     assert copier.step(AT_US)
     copier.close()
     assert copied(folder, id_of(path)) == everything(path)[:95]
-
-
-def test_damage_is_left_out_and_said(path: Path, folder: Place) -> None:
-    hurt_block(path, 50)
-    copy(path, folder)
-    held = files_of(folder, id_of(path))
-    (entry,) = held.entries()
-    (hole,) = entry.holes
-    assert (hole.first, hole.next) == (40, 70)
-    assert isinstance(hole, Hole)
-    assert "damaged" in hole.cause
-    assert [record.offset for record in copied(folder, id_of(path))] == [*range(40), *range(70, 95)]
 
 
 def test_what_was_deleted_before_it_was_copied(path: Path, folder: Place) -> None:

@@ -124,15 +124,6 @@ def test_no_entry_for_what_is_not_as_it_was() -> None:
             entry_from(hurt, reach, journal)
 
 
-def test_stripes_and_groups_come_back() -> None:
-    data, entry = made()
-    file = opened(data, entry)
-    file.check()
-    assert [(stripe.first, stripe.next) for stripe in file.stripes] == [(0, 64), (64, 128), (128, 150)]
-    found = [blocks_of(file.table(number, file.groups(number, EVERYTHING))) for number in range(3)]
-    assert [record for each in found for record in records(each)] == _records(blocks(150))
-
-
 _READER = """
 import os, sys
 import msgspec

@@ -1,4 +1,4 @@
-"""A cluster of real Zeeks on a hub, with nodes and hub stopped, killed and cut off: `python -m tests.zeek.live.trial`.
+"""A cluster of real Zeeks on a hub, with nodes and hub stopped and killed: `python -m tests.zeek.live.trial`.
 
 Needs a Zeek of 8.1 or later (`--zeek PATH`, with ZEEKPATH in the environment), and a pair of interfaces, of which
 workers read one: as root, `ip link add vl0 type veth peer name vl1`, and both up. Prints what each step found; exits 1
@@ -11,8 +11,10 @@ import argparse
 import asyncio
 import os
 import random
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -24,11 +26,64 @@ from typing import Any
 from peers.client import Client, connect
 from peers.values import Count
 from peers.values.event import Event, NoEventError
-from tests.zeek.live.cluster import Cluster, Line
+from tests.hubs.ports import free_ports
 
+HERE = Path(__file__).parent
 CONTROL, LOGS = "/live/control", "/zeek/LOG/"
-UP_S = 40.0
-"""How long nodes may take to have each other up again."""
+NODES = {"manager": "MANAGER", "logger-1": "LOGGER", "proxy-1": "PROXY", "worker-1": "WORKER", "worker-2": "WORKER"}
+READ, SENT = "vl1", "vl0"  # the interface that workers read, and the one at which packets are sent
+UP_S, STOP_S = 40.0, 30  # how long nodes may take to have each other up again, and to stop
+
+
+class Cluster:
+    """Nodes on loopback and a hub beside them, each a process of its own; without a logger the hub gets all logs."""
+
+    def __init__(self, folder: Path, zeek: str, lines: int, *, with_logger: bool) -> None:
+        self.nodes = [name for name in NODES if with_logger or name != "logger-1"]
+        self.lines, self.with_logger = lines, with_logger
+        self._folder, self._zeek = folder, zeek
+        self._xsub, self._xpub, self._log, self.tcp = free_ports(4)
+        self.url = f"tcp://127.0.0.1:{self.tcp}"
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        ports = {"logger-1": f", $p={self._log}/tcp"}
+        rows = [f'["{n}"] = [$node_type=Cluster::{NODES[n]}, $ip=127.0.0.1{ports.get(n, "")}]' for n in self.nodes]
+        layout = "redef Cluster::manager_is_logger = F;\nredef Cluster::nodes = {\n" + ",\n".join(rows) + "\n};\n"
+        (folder / "cluster-layout.zeek").write_text(layout)
+
+    def start(self, name: str) -> None:
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        xpub, xsub, log = (f"tcp://127.0.0.1:{port}" for port in (self._xpub, self._xsub, self._log))
+        environment = os.environ | {"XDG_STATE_HOME": str(self._folder / "state")}
+        if name == "hub":
+            listen = [self.url, f"zeek+zmq://127.0.0.1:{self._xsub}?xsub={self._xpub}"]
+            listen += [] if self.with_logger else [f"zeek+log://127.0.0.1:{self._log}"]
+            program = [sys.executable, "-m", "peers.cli", "run", *(f"--listen={url}" for url in listen)]
+        else:
+            environment |= {"CLUSTER_NODE": name, "LIVE_XPUB": xpub, "LIVE_XSUB": xsub, "LIVE_LINES": str(self.lines)}
+            environment |= {"LIVE_LOGGER": "" if self.with_logger else log}
+            environment["ZEEKPATH"] = f"{self._folder}:{HERE}:{environment['ZEEKPATH']}"
+            reads = ["-C", "-i", READ] if name.startswith("worker") else []
+            program = [self._zeek, *reads, str(HERE / "site.zeek")]
+        with (folder / "out").open("ab") as out:
+            self.running[name] = subprocess.Popen(
+                program, env=environment, cwd=folder, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            )
+
+    def stop(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
+        process = self.running.pop(name)
+        process.send_signal(number)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def lines_of(self, log: str) -> int:
+        path = self._folder / "logger-1" / f"{log}.log"
+        return sum(not line.startswith(b"#") for line in path.read_bytes().splitlines()) if path.exists() else 0
 
 
 class Watch:
@@ -58,16 +113,13 @@ class Watch:
         elif name == "Live::tick":
             self.ticks[str(arguments[0])] += 1
 
-    async def _who(self, nodes: list[str]) -> dict[str, set[str]]:
-        self._asked += 1
-        await self._client.publish(CONTROL, Event("Live::who", Count(self._asked)))
-        await until(lambda: len(self._up[self._asked]) == len(nodes), 2)
-        return self._up.pop(self._asked)
-
-    async def all_up(self, nodes: list[str], seconds: float = UP_S) -> tuple[float, list[str]]:
+    async def all_up(self, nodes: list[str], seconds: float) -> tuple[float, list[str]]:
         begun = time.monotonic()
         while True:
-            seen = await self._who(nodes)
+            self._asked += 1
+            await self._client.publish(CONTROL, Event("Live::who", Count(self._asked)))
+            await until(lambda: len(self._up[self._asked]) == len(nodes), 2)
+            seen = self._up.pop(self._asked)
             missing = [f"{at} without {one}" for at in seen for one in nodes if one not in seen[at] | {at}]
             missing += [f"{node} silent" for node in nodes if node not in seen]
             if not missing or time.monotonic() - begun > seconds:
@@ -97,72 +149,53 @@ class Trial:
                 await asyncio.gather(following, return_exceptions=True)
 
     async def start_hub(self) -> None:
-        self.cluster.start_hub()
+        self.cluster.start("hub")
         await until(lambda: is_listening(self.cluster.tcp), 30)
 
     async def ordinary(self) -> None:
+        """All are up, and each line of each worker's log arrives, in order."""
         cluster = self.cluster
         await self.start_hub()
         for name in cluster.nodes:
-            cluster.start_node(name)
+            cluster.start(name)
         async with self.watching() as watch:
             await self._all_up(watch, "started", 90)
-            wanted = 2 * cluster.lines
-            await asyncio.to_thread(replay, cluster.sender)
-            if cluster.with_logger:
-                await until(lambda: lines_of(cluster, "live") >= wanted, 60)
-                found = lines_of(cluster, "live")
-                self.say(f"{found} of {wanted} lines at Zeek's logger", holds=found == wanted)
-            else:
-                await until(lambda: len(watch.logs["live"]) >= wanted, 60)
-                found, late = in_order(watch.logs["live"])
-                self.say(
-                    f"{found} of {wanted} lines at the hub, {late} out of order", holds=(found, late) == (wanted, 0)
-                )
-                self.say(", ".join(f"{path} {len(rows)}" for path, rows in sorted(watch.logs.items())), holds=True)
+            wanted, late = 2 * cluster.lines, 0
+            await asyncio.to_thread(replay)
+
+            def found() -> int:
+                return cluster.lines_of("live") if cluster.with_logger else len(watch.logs["live"])
+
+            await until(lambda: found() >= wanted, 60)
+            last: dict[str, int] = {}
+            for record in watch.logs["live"]:
+                late += int(record["n"]) <= last.get(record["worker"], -1)
+                last[record["worker"]] = int(record["n"])
+            self.say(f"{found()} of {wanted} lines, {late} out of order", holds=(found(), late) == (wanted, 0))
+            self.say(", ".join(f"{path} {len(rows)}" for path, rows in sorted(watch.logs.items())), holds=True)
             self.say(f"events of {dict(watch.ticks)}", holds=watch.ticks.keys() == set(cluster.nodes))
 
     async def faults(self, minutes: float, pause_s: float) -> None:
         chance = random.Random(1)  # noqa: S311 -- the same each time
         end = time.monotonic() + 60 * minutes
-        nodes = [name for name in self.cluster.nodes if name != "manager"]
         async with self.watching() as watch:
             while time.monotonic() < end:
                 for kind in ("stopped", "killed", "hub restarted", "hub killed", "restarted"):
-                    victim = "the" if kind.startswith("hub") else chance.choice(nodes)
+                    victim = "hub" if kind.startswith("hub") else chance.choice(self.cluster.nodes[1:])
                     await self._break(kind, victim, pause_s)
-                    await self._all_up(watch, f"{victim} {kind}", UP_S)
+                    await self._all_up(watch, f"{victim}: {kind}", UP_S)
                     await asyncio.sleep(3)
 
     async def _break(self, kind: str, victim: str, pause_s: float) -> None:
-        number = signal.SIGKILL if kind.endswith("killed") else signal.SIGTERM
         if kind == "stopped":
-            self.cluster.send(victim, signal.SIGSTOP)
+            self.cluster.running[victim].send_signal(signal.SIGSTOP)
             await asyncio.sleep(pause_s)
-            self.cluster.send(victim, signal.SIGCONT)
-        elif kind.startswith("hub"):
-            await asyncio.to_thread(self.cluster.stop, "hub", number)
-            await asyncio.sleep(1)
-            await self.start_hub()
-        else:
-            await asyncio.to_thread(self.cluster.stop, victim, number)
-            await asyncio.sleep(2)
-            self.cluster.start_node(victim)
-
-    async def cuts(self, lines: list[Line], pause_s: float) -> None:
-        async with self.watching() as watch:
-            for kind, away_s in (("away", pause_s), ("reset", 0), ("reset", 3), ("reset", pause_s), ("reset", 0)):
-                for line in lines:
-                    if away_s:
-                        line.flows.clear()
-                    if kind == "reset":
-                        line.reset()
-                await asyncio.sleep(away_s)
-                for line in lines:
-                    line.flows.set()
-                # So long that all others have seen it go.
-                await asyncio.sleep(3)
-                await self._all_up(watch, f"network {kind}, {away_s:.0f} s", UP_S)
+            self.cluster.running[victim].send_signal(signal.SIGCONT)
+            return
+        number = signal.SIGKILL if kind.endswith("killed") else signal.SIGTERM
+        await asyncio.to_thread(self.cluster.stop, victim, number)
+        await asyncio.sleep(2)
+        await (self.start_hub() if victim == "hub" else asyncio.to_thread(self.cluster.start, victim))
 
     async def _all_up(self, watch: Watch, what: str, seconds: float) -> None:
         took, missing = await watch.all_up(self.cluster.nodes, seconds)
@@ -180,50 +213,16 @@ def is_listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def replay(interface: str) -> None:
+def replay() -> None:
     """Send a capture of DNS, HTTP and TLS, whose checksums are zero: Zeek needs `-C`."""
-    data, at = Path(__file__).with_name("traffic.pcap").read_bytes(), 24
+    data, at = (HERE / "traffic.pcap").read_bytes(), 24
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
-        raw.bind((interface, 0))
+        raw.bind((SENT, 0))
         while at < len(data):
             end = at + 16 + int.from_bytes(data[at + 8 : at + 12], "little")
             raw.send(data[at + 16 : end])
             time.sleep(0.002)
             at = end
-
-
-def lines_of(cluster: Cluster, log: str) -> int:
-    path = cluster.folder / "logger-1" / f"{log}.log"
-    return sum(not line.startswith(b"#") for line in path.read_bytes().splitlines()) if path.exists() else 0
-
-
-def in_order(records: list[Any]) -> tuple[int, int]:
-    last: dict[str, int] = {}
-    late = 0
-    for record in records:
-        worker, number = str(record["worker"]), int(record["n"])
-        late += number <= last.get(worker, -1)
-        last[worker] = number
-    return len(records), late
-
-
-async def run(title: str, cluster: Cluster, minutes: float, pause_s: float) -> int:
-    trial = Trial(title, cluster)
-    try:
-        lines = [Line(cluster.xpub), Line(cluster.xsub)] if title == "cut" else []
-        if lines:
-            cluster.fronts["worker-1"] = (await lines[0].open(), await lines[1].open())
-        await trial.ordinary()
-        if lines:
-            await trial.cuts(lines, pause_s)
-        if title == "faults":
-            await trial.faults(minutes, pause_s)
-        trial.say("the hub runs", holds=cluster.running["hub"].poll() is None)
-    finally:
-        await asyncio.to_thread(cluster.stop_all)
-        for said, times in cluster.complaints().items():
-            print(f"      {times} x {said}")
-    return trial.failed
 
 
 async def main() -> int:
@@ -233,16 +232,21 @@ async def main() -> int:
     parser.add_argument("--lines", type=int, default=5_000, help="of each worker")
     parser.add_argument("--minutes", type=float, default=30, help="of faults")
     parser.add_argument("--pause-s", type=float, default=40)
-    parser.add_argument("--only", nargs="*", default=["faults", "logger", "curve", "cut"])
+    parser.add_argument("--only", nargs="*", default=["faults", "logger"])
     given = parser.parse_args()
     failed = 0
     for title in given.only:
-        cluster = Cluster(given.folder.resolve() / title, given.zeek, dict(os.environ), given.lines)
-        cluster.with_logger = title not in {"logger", "curve"}
-        cluster.write_layout()
-        if title == "curve":
-            cluster.encrypt()
-        failed += await run(title, cluster, given.minutes, given.pause_s)
+        cluster = Cluster(given.folder.resolve() / title, given.zeek, given.lines, with_logger=title != "logger")
+        trial = Trial(title, cluster)
+        try:
+            await trial.ordinary()
+            if title == "faults":
+                await trial.faults(given.minutes, given.pause_s)
+            trial.say("the hub runs", holds=cluster.running["hub"].poll() is None)
+        finally:
+            for name in sorted(cluster.running, key=lambda name: name == "hub"):
+                await asyncio.to_thread(cluster.stop, name)
+        failed += trial.failed
     return 1 if failed else 0
 
 

@@ -26,16 +26,7 @@ from peers.zeek.zmtp.curve import (
     Traffic,
 )
 from peers.zeek.zmtp.frames import Command, encode_command, encode_frame, encode_message
-from peers.zeek.zmtp.session import (
-    HANDSHAKE_LIMIT_BYTES,
-    Ended,
-    Fault,
-    Greeting,
-    Proving,
-    Ready,
-    Session,
-    SocketType,
-)
+from peers.zeek.zmtp.session import HANDSHAKE_LIMIT_BYTES, Ended, Fault, Greeting, Proving, Ready, Session, SocketType
 from peers.zeek.zmtp.z85 import decode_key, encode_key
 
 SERVER = KeyPair.new()

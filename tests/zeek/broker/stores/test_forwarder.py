@@ -142,14 +142,6 @@ def test_what_is_rewritten() -> None:
     assert one.heard[1].receiver == NIL_ID
 
 
-def test_prefixes_that_cover_topics() -> None:
-    hub, (one, two, three) = peers(3)
-    hub.forwarder.announced(two.id, ("d",))
-    hub.forwarder.announced(three.id, ("db/x",))
-    said(one, PUT)
-    assert (len(two.heard), len(three.heard)) == (1, 0)
-
-
 @pytest.mark.parametrize(
     "receiver", [wire.entity(HUB, 5), wire.entity(b"x" * 16, 5)], ids=["no such alias", "not of this hub"]
 )
@@ -188,14 +180,6 @@ def test_where_peers_do_not_hear_of_each_other() -> None:
     assert len(one.heard) == 1
 
 
-def test_who_takes_no_part() -> None:
-    hub, (one, two) = peers(2)
-    hub.forwarder.leave(one.id)
-    said(one, PUT)
-    assert (two.heard, hub.forwarder.counters.elsewhere) == ([], 1)
-    assert hub.forwarder.is_needed
-
-
 def test_entities_are_bounded() -> None:
     hub, (one, two) = peers(2, ForwarderLimits(entities=2))
     for number in (1, 2, 3, 1):
@@ -226,13 +210,6 @@ def test_who_is_lost_is_forgotten() -> None:
     hub.forwarder.join(one.id, one, ())
     said(two, wire.Nack((1,)), receiver=alias, to=HUB)
     assert hub.forwarder.counters.unknown == 2
-
-
-def test_who_does_not_read() -> None:
-    hub, (one, two, three) = peers(3)
-    two.reads = False
-    said(one, PUT)
-    assert (hub.forwarder.counters.undelivered, hub.forwarder.counters.forwarded, len(three.heard)) == (1, 1, 1)
 
 
 def test_who_may_say_and_hear_what() -> None:
@@ -287,21 +264,6 @@ def test_long_commands_are_looked_over() -> None:
 
 
 WORSE = Faults(lost=0.2, doubled=0.2, delayed=0.3)
-
-
-def disturb(simulation: Simulation, seed: int, ticks: int) -> int:
-    chance = random.Random(seed)  # noqa: S311 -- to be repeatable
-    wishes = 0
-    for _ in range(ticks):
-        for cloned in simulation.clones:
-            if chance.random() < 0.3:
-                cloned.wish(any_wish(chance, cloned.clone._own))
-                wishes += 1
-        if chance.random() < 0.3:
-            simulation.served.wish(any_wish(chance, simulation.served.own))
-            wishes += 1
-        simulation.tick()
-    return wishes
 
 
 @pytest.mark.parametrize("seed", range(1))
@@ -377,18 +339,3 @@ def test_another_master() -> None:
     assert simulation.served.store.content == {encode("new"): encode(Count(1))}
     assert results == [None]
     assert all(cloned.lost for cloned in simulation.clones)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_clones_come_and_masters_come_later(seed: int) -> None:
-    simulation = Simulation(seed, clones=1)
-    simulation.network.cut.add("master")
-    simulation.tick(20)
-    simulation.network.cut.clear()
-    simulation.network.faults = WORSE
-    for number in range(2, 6):
-        disturb(simulation, seed, 20)
-        simulation.add_clone(number)
-    simulation.settle()
-    assert simulation.is_idle()
-    assert simulation.is_equal()

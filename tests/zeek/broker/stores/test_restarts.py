@@ -16,16 +16,7 @@ from peers.values import Count, encode, to_msgpack
 from peers.values.binary import Tag
 from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores.channel import NACK_NUMBERS, SILENT_TICKS
-from peers.zeek.broker.stores.command import (
-    NIL_ENTITY,
-    Add,
-    Clear,
-    Nack,
-    Put,
-    decode_command,
-    entity,
-    node_of,
-)
+from peers.zeek.broker.stores.command import NIL_ENTITY, Add, Clear, Nack, Put, decode_command, entity, node_of
 from peers.zeek.broker.stores.command import Command as StoreCommand
 from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits
 from tests.zeek.broker.stores.simulated import CALM, Faults, MemoryOwner, Network, Notes, any_wish, node_id
