@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from peers.bench.line import Counted
 from peers.bench.measurement import Histogram, Latency, Measurement, Sample
 from peers.bench.processes import BenchError, Usage, forget_peak, read_usage
-from peers.bench.report import Environment, Report, medians, page, stream_report
+from peers.bench.report import Environment, Report, page, stream_report
 from peers.bench.stage import Plan, Published, Reported, Window, measured
 
 values = st.integers(0, 1 << 50)
@@ -50,13 +50,6 @@ def test_percentiles_agree_with_a_sorted_list(numbers: list[int], percent: float
     true = sorted(numbers)[rank - 1]
     found = filled(numbers).percentile(percent)
     assert true <= found <= min(true * (1 + 1 / 128), max(numbers))
-
-
-def test_a_share_of_a_thousand_is_exact() -> None:
-    """99.9 % of 1,000 values are 999 of them, although 99.9 is no binary fraction."""
-    histogram = filled([1] * 999 + [200])
-    assert histogram.percentile(99.9) == 1
-    assert histogram.percentile(99.99) == 200
 
 
 def told(histogram: Histogram) -> tuple[object, ...]:
@@ -110,13 +103,6 @@ def test_the_figures() -> None:
 @pytest.mark.parametrize("fault", [{"lost": 1}, {"out_of_order": 1}, {"misrouted": 1}, {"told": 1}, {"received": 999}])
 def test_what_is_not_flawless(fault: dict[str, int]) -> None:
     assert not run_of(**fault).flawless
-
-
-def test_medians_are_of_each_figure() -> None:
-    middle = medians([run_of(cpu_ns=SECOND), run_of(cpu_ns=3 * SECOND), run_of(cpu_ns=2 * SECOND)])
-    assert middle["hub_cpu_s"] == 2
-    assert middle["published"] == 1000
-    assert middle["latency"]["p99_us"] == 4
 
 
 def test_work_is_charged_and_waiting_is_not() -> None:
@@ -198,10 +184,3 @@ def test_the_page_needs_nothing_else() -> None:
     shown = re.search(r"<pre>(.*?)</pre>", text, re.DOTALL)
     assert shown is not None
     assert json.loads(html.unescape(shown[1])) == json.loads(report.json())
-
-
-def test_a_page_of_a_run_too_short_for_samples() -> None:
-    run = shown_run(samples=[])
-    text = page(Plan(), report_of(run), [run])
-    assert "<polyline" in text
-    assert "nan" not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,10 +23,17 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal"
 
 
-@pytest.fixture
-def full(path: Path) -> Path:
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("full") / "journal"
     store = opened(path)
     fill(store, 5)
     commit(store, ("/end", "last"), at_us=AT_US + 60_000_000)
     store.close()
+    return path
+
+
+@pytest.fixture
+def full(template: Path, path: Path) -> Path:
+    shutil.copytree(template, path)
     return path

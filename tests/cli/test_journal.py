@@ -236,6 +236,17 @@ def test_verify_finds_what_is_damaged_beside_blocks(path: Path) -> None:
     assert readable == [["0 to 40959", "40,960"]]
 
 
+def test_verify_passes_over_what_is_covered(path: Path) -> None:
+    (first, *_) = segments(several(path))
+    other = opened(path.with_name("other"))
+    fill(other, 2)
+    other.close()
+    first.write_bytes(segments(path.with_name("other"))[0].read_bytes())
+    found, _ = damage_and_readable(path)
+    assert [f"{FULL_RECORDS:020}.seg: a segment of another journal"] not in found
+    assert [f"{0:020}.seg: a segment of another journal"] in found
+
+
 CHECKSUM = "the block is damaged: its checksum does not match"
 MISSING = "no block has them"
 ALL = range(40961)
@@ -331,6 +342,7 @@ def test_lines_have_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
     assert damages.exit_code == 0
     for number in range(150):
         damages.add(Damage(number, number + 1, f"cause\x1b {number}"))
+        damages.add(Damage(number + 1, number + 1, f"cause\x1b {number}"))  # of the same place
         damages.add(Damage(number + 1, number + 2, f"cause {number}"))
     assert damages.exit_code == 3
     damages.tell()

@@ -33,7 +33,6 @@ from tests.cli.programs import (
     wait_subscribed,
 )
 from tests.forked.awaited import AwaitedProgram
-from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub, start_hub, uncaught  # noqa: F401 -- fixtures
 from tests.hubs.hub import LOOPBACK, Hub
 from tests.hubs.known_tokens import KnownTokens
@@ -227,27 +226,6 @@ async def test_pretty_history_shows_the_recorded_time(journal_url: str, client: 
     process = await sub(journal_url, "/a", "--from-offset", "0", "--limit", "1", "--format", "pretty")
     out, _ = await process.communicate()
     assert out.decode() == f'0 {moment(record.time_us)} /a "x"\n'
-
-
-async def test_of_another_hub(journal_url: str, client: Client) -> None:
-    near = Daemon(load({"listen": ["tcp://127.0.0.1:0"], "peers": [journal_url]}, {}), "near")
-    await near.start()
-    try:
-        await eventually(lambda: len(near.server.core.mesh.graph.reached) == 2)
-        there = near.endpoints[0].location
-        await client.publish_confirmed("/a", 0)
-        process = await sub(there, "/a", "--from-offset", "0", "--of", "test hub", "--limit", "2")
-        assert process.stdout is not None
-        first = json.loads(await process.stdout.readline())
-        await client.publish_confirmed("/a", 1)
-        assert [first["value"], first["offset"], *await values(process)] == [0, 0, 1]
-        process = await sub(there, "/a", "--from-offset", "0", "--of", "nobody")
-        _, told = await process.communicate()
-        assert process.returncode == 1
-        assert told.decode().count("\n") == 1
-        assert "no hub of the mesh has the name or the id 'nobody'" in told.decode()
-    finally:
-        await near.stop()
 
 
 async def test_of_nothing(journal_url: str) -> None:

@@ -112,18 +112,6 @@ def test_rows_are_sorted() -> None:
     assert names(activities(before, now, Sort.NAME)) == [2, 1, 3, 4]
 
 
-def test_the_sentence_of_a_look() -> None:
-    assembly = Assembly()
-    first = part(1.0, 2, 0, counters(1)) | {"state": {"text": "All 2 subscribers keep up.", "slow": 0}}
-    assert assembly.feed(first) is None
-    found = assembly.feed(part(1.0, 2, 1, counters(2)))
-    assert found is not None
-    assert found.state == "All 2 subscribers keep up."
-    found = assembly.feed(part(2.0, 1, 0, counters(1)))
-    assert found is not None
-    assert found.state == ""
-
-
 def drawn(*handlers: dict[str, object], columns: int = 200, limit_rows: int | None = None) -> list[str]:
     now = Snapshot("h\x1b", 2.0, msgspec.convert(handlers, tuple[HandlerCounters, ...]))
     rows = activities(Snapshot("h\x1b", 1.0, ()), now)

@@ -208,6 +208,25 @@ def test_the_end_reaches_every_thread(hub: Hub) -> None:
             call()
 
 
+def test_publishing_by_position_and_names(hub: Hub) -> None:
+    with connect(hub.url) as one, connect(hub.url) as two, one.subscribe_rule(["a"]) as heard:
+        with one.claim("a.b", ["a"]) as owned, two.claim("a.b", queue=True) as waits:
+            two.publish("/t", 1, ["a"], timeout_s=60)
+            two.publish_nowait("/t", 2, ["a"])
+            two.publish_packed("/t", b"\3", ["a"], timeout_s=60)
+            two.publish_packed_nowait("/t", b"\4", ["a"])
+            assert [heard.receive(timeout_s=60).value for _ in range(4)] == [1, 2, 3, 4]
+            assert [*heard.iterate(0.001)] == []
+            owned.relabel(["b"])
+            assert [each.labels for each in two.names("a.")] == [("b",)]
+            with pytest.raises(TimeoutError):
+                waits.wait_owned(timeout_s=0.001)
+            owned.release()
+            waits.wait_owned(timeout_s=60)
+        assert waits.wait_lost(timeout_s=60) == "it was released"
+        assert (one.dropped_messages, one.hub and one.hub.role) == (0, "hub")
+
+
 def test_a_service_cannot_wait_for_its_own_client(hub: Hub) -> None:
     with (
         connect(hub.url) as client,

@@ -26,7 +26,7 @@ from peers.client.wire import WireConversation
 from peers.wire.control import NameClaim, NameRelease, Notice, Renewal, RuleChange, RuleFields
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import ID_BYTES, Hello, QueueWish
-from peers.wire.records import Commit, Stage
+from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.scanner import NEED_DATA
 from peers.wire.session import Session
 from tests.client.test_routes import UNREADABLE, NamedSink
@@ -134,6 +134,11 @@ def test_requests_and_answers(pair: Pair) -> None:
         ),
         (NameRelease(7, "a.b"), {"type": "release", "name": "a.b"}),
         (Renewal(7, "secret"), {"type": "token", "token": "secret"}),
+        (
+            Fetch(7, time=1_700_000_000_123_457, hub="b", journal=b"\x01" * 16, columns=("topic",)),
+            {"type": "fetch", "prefixes": [""], "bytes": 1 << 20, "wait_ms": 0, "time_ms": 1_700_000_000_123.457}
+            | {"hub": "b", "journal": "01" * 16, "columns": ["topic"]},
+        ),
     ):
         pair.client.say(verb)
         assert pair.to_server() == [message | {"request": 7}]
@@ -225,6 +230,7 @@ def test_nonsense(pair: Pair, message: bytes, code: CloseCode) -> None:
 def test_closed_by_the_client(pair: Pair) -> None:
     """After the client has closed, what is still on its way is passed over up to the hub's own close frame."""
     pair.server.send_binary(msgspec.msgpack.encode({"type": "dropped", "count": 1}))
+    pair.client.pong()
     pair.client.close(CloseCode.DONE, "x" * 200)
     pair.client.say(SubscriptionChange(True, ["/a"], 1))
     pair.client.publish([Batch.of("/a", [1]).frames])
@@ -343,6 +349,7 @@ def test_text(pair: Pair) -> None:
     (closing,) = pair.to_client()
     assert isinstance(closing, Closing)
     assert closing.code == CloseCode.WRONG_KIND
+    assert list(pair.client.receive(b"more")) == []
 
 
 WIRE_HUB = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), name="memory")

@@ -298,6 +298,9 @@ async def test_cancelled_waits() -> None:
     await asyncio.wait([reading])
     assert reading.cancelled()
     assert values_of(await stream.batch()) == [1]
+    stream.put(batch(1, 2, 3))
+    assert (await stream.receive()).value == 1
+    assert values_of(stream.batch_nowait()) == [2, 3]
 
 
 async def test_what_it_holds() -> None:
@@ -311,4 +314,5 @@ async def test_what_it_holds() -> None:
     assert len(stream.batch_nowait()) == 2, "about 256 KiB at once"
     assert (stream.buffered_bytes, source.held) == (one.size_bytes, [True])
     stream.close_nowait()
+    stream.put(one)
     assert (stream.buffered_bytes, source.held, stream.ended) == (0, [True, False], True)

@@ -170,6 +170,15 @@ async def test_who_stops_reading() -> None:
     assert uncaught == []
 
 
+async def test_another_journal() -> None:
+    bench = Bench(100)
+    records = aiter(bench.history)
+    assert [(await anext(records)).value for _ in range(4)] == list(range(4))
+    bench.access.id = b"another journal!"
+    with pytest.raises(RejectedError, match="the hub has another journal than before"):
+        await anext(records)
+
+
 # With a hub.
 
 

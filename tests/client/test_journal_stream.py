@@ -14,10 +14,9 @@ import pytest
 
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, JournalUnavailableError, RejectedError, UsageError
 from hub.journal.block import pack, select
-from hub.limits import Overflow
 from hub.messages.batch import Batch, Message
 from hub.messages.frame import KIND_MESSAGES, encode_frame
-from peers.client import MessageStream, QueueWish, RecordedMessage, connect
+from peers.client import MessageStream, RecordedMessage, connect
 from peers.client.journal import decoded, recorded_batches
 from peers.client.values import decode_batch
 from peers.commands.commands import FETCHES_LIMIT
@@ -69,7 +68,7 @@ async def test_everything_once_while_somebody_publishes(hub: RecordingHub) -> No
         async with reader.subscribe("/n/", from_offset=begin, buffer_bytes=size) as messages:
             reading = Reading(messages, begin)
             publishing.readers.append(reading)
-            for goal in (1_000, 2_000, 4_000):
+            for goal in (1_000, 2_000):
                 await reading.until(goal)
                 for _ in range(source.randrange(50)):
                     await asyncio.sleep(0)
@@ -113,7 +112,7 @@ async def test_connections_that_are_cut(hub: RecordingHub, listen_url: str, seed
         async with reader.subscribe("/n/", from_offset=begin, buffer_bytes=size) as messages:
             reading = Reading(messages, begin)
             publishing.readers.append(reading)
-            for goal in range(0, 4_000, 400):
+            for goal in range(0, 2_000, 200):
                 await reading.until(goal)
                 way.cut()
                 cuts += 1
@@ -126,9 +125,9 @@ async def test_connections_that_are_cut(hub: RecordingHub, listen_url: str, seed
         connect(url, backoff=quick_backoff()) as other,
     ):
         publishing = Publishing(client)
-        await publishing.some(2_000)
+        await publishing.some(1_000)
         async with publishing:
-            readers = [(one, 0), (one, 0), (one, 1_999), (other, 0), (other, 700), (other, 2_000)]
+            readers = [(one, 0), (one, 0), (one, 999), (other, 0), (other, 700), (other, 1_000)]
             await asyncio.gather(*(read(reader, begin) for reader, begin in readers))
     await way.stop()
     assert cuts > 25
@@ -234,25 +233,6 @@ async def test_a_hub_with_another_journal(start_recording: StartRecording, hub: 
 
 
 # Where it cannot begin, or not go on.
-
-
-async def test_a_slow_reader(hub: RecordingHub) -> None:
-    """It has no queue in the hub: nothing is lost, and nobody is disconnected, whatever it had asked for."""
-    wish = QueueWish(1, None, Overflow.DISCONNECT)
-    async with (
-        connect(hub.url) as client,
-        connect(hub.url, name="reader", queue=wish) as reader,
-        reader.subscribe("/n", recorded=True, buffer_bytes=1) as messages,
-    ):
-        for number in range(300):
-            await client.publish("/n", [number, "x" * 1_000])
-        await client.publish_confirmed("/n", [300, ""])
-        found = 0
-        while found <= 300:
-            for message in await messages.batch():
-                assert message.value[0] == found
-                found += 1
-        assert messages.lost_messages == 0
 
 
 async def test_a_reader_that_retention_overtakes(start_recording: StartRecording) -> None:

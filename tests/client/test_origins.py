@@ -81,19 +81,6 @@ async def test_whoever_does_not_ask_is_told_nothing(scripted: ScriptedHub) -> No
         assert error.value.code == CloseCode.PROTOCOL_ERROR
 
 
-async def test_a_hub_that_does_not_tell(scripted: ScriptedHub) -> None:
-    """Nobody knows where its messages have entered; it cannot begin to tell without having said so."""
-    scripted.hello = msgspec.structs.replace(scripted.hello, origins=False)
-    async with connect(scripted.url, origins=True) as client:
-        assert Hello.decode((await scripted.next(Kind.HELLO)).body).origins
-        stream = await subscribed(scripted, client)
-        scripted.send(said("/a", 1))
-        assert await received(stream, 1) == [(1, b"")]
-        scripted.send(encode_origin(Origin(FAR, 1)))
-        with pytest.raises(ProtocolError, match="ORIGIN is not expected"):
-            await client.wait_closed()
-
-
 async def test_a_new_connection_begins_anew(scripted: ScriptedHub) -> None:
     told = Told()
     async with told.connect(scripted.url, origins=True) as client:

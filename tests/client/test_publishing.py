@@ -13,7 +13,7 @@ from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
 from hub.messages.batch import Batch, encode_value
 from hub.messages.frame import iterate_frames
 from hub.settings.settings import Settings
-from peers.client import Client, InvalidValueError, connect
+from peers.client import Client, connect
 from peers.client.publications import BATCH_BYTES, Publications
 from peers.client.values import decode_batch
 from tests.client.scripted import Told
@@ -45,16 +45,6 @@ async def test_full_buffer(start_hub: StartHub) -> None:
         await waiting
         await client.drain()
         assert client.statistics().buffered_bytes == 0
-
-
-async def test_refused_at_once(client: Client) -> None:
-    for topic in ("", "/a\n", "x" * 1025, "$hub/overflow"):
-        with pytest.raises(InvalidTopicError):
-            client.publish_nowait(topic, 1)
-    for value in (object(), 2**64, "\ud800", {"a": 1j}):
-        with pytest.raises(InvalidValueError):
-            await client.publish("/a", value)
-    assert client.statistics().published_messages == 0
 
 
 async def test_too_large_for_the_hub(start_hub: StartHub, listen_url: str) -> None:

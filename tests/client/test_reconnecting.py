@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hub.errors import CloseCode, ConnectionLostError, PeerError, ProtocolError, RejectedError, UsageError
-from peers.client import connect
+from peers.client import Client, connect
 from peers.client.connection import Ending
 from peers.transport.endpoints import InvalidEndpointError
 from peers.transport.timing import Backoff
@@ -170,6 +170,22 @@ async def test_refused_when_dialling_again() -> None:
         with pytest.raises(RejectedError, match="your token has expired"):
             await client.wait_closed()
         assert hub.connections == 2
+
+
+async def test_closing_is_cancelled(start_hub: StartHub) -> None:
+    hub = await start_hub()
+    client: Client = await connect(hub.url, buffer_bytes=64 * 1024 * 1024)
+    (connection,) = hub.server.connections
+    connection.transport.pause_reading()  # type: ignore[attr-defined]
+    for _ in range(400):
+        client.publish_nowait("/a", bytes(100_000))
+    closing = asyncio.ensure_future(client.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert client.ended
+    connection.transport.resume_reading()  # type: ignore[attr-defined]
+    await hub.server.wait_released()
 
 
 FINAL = {

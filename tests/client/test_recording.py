@@ -310,3 +310,4 @@ async def test_a_client_that_is_closed_ends_its_streams(place: Place) -> None:
     await client.close()
     with pytest.raises(ClosedError):
         await waiting
+    assert await stream.batch() == []

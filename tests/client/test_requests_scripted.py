@@ -307,14 +307,3 @@ async def test_opening_is_cancelled(scripted: ScriptedHub) -> None:
         await scripted.next(Kind.UNSERVE)
         scripted.send(encode_notice(Notice("confirmed", request=number)))
         await served(scripted, client, "/a")
-
-
-async def test_serving_waits_for_a_connection(scripted: ScriptedHub) -> None:
-    client = await connect(scripted.url, backoff=quick_backoff())
-    gone = await served(scripted, client, "/gone")
-    scripted.hang_up()
-    await eventually(lambda: not client.statistics().connected)
-    await gone.close()
-    await served(scripted, client, "/a")
-    await client.close()
-    assert scripted.connections == 2
