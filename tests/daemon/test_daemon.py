@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -238,29 +236,6 @@ async def test_statistics(start_daemon: StartDaemon, connect: Connect) -> None:
     assert await watcher.ping() == []
 
 
-async def test_drops_are_announced(start_daemon: StartDaemon, connect: Connect) -> None:
-    daemon = await start_daemon()
-    (endpoint,) = daemon.endpoints
-    await connect(endpoint, "/flood", name="stalled", queue=QueueWish(messages=10), receive_bytes=4096)
-    watcher, publisher = await connect(endpoint, "$hub/overflow"), await connect(endpoint)
-    while daemon.server.core.handlers[1].dropped_messages == 0:
-        await publisher.send(numbered("/flood", range(500), padding=1000))
-        await publisher.ping()
-    daemon._second()
-    await publisher.send(numbered("/flood", range(500), padding=1000))
-    await publisher.ping()
-    lost = daemon.server.core.handlers[1].dropped_messages
-    daemon._second()
-    daemon._second()
-    announced: list[Any] = []
-    while sum(value["lost"] for value in announced) < lost:  # the hub's own timer may part it further
-        announced += [value for _, value in await watcher.values(1)]
-    assert {value["name"] for value in announced} == {"stalled"}
-    assert [value["total"] for value in announced] == list(accumulate(value["lost"] for value in announced))
-    assert announced[-1]["total"] == lost
-    assert await watcher.ping() == []
-
-
 async def test_the_clock_goes_on(start_daemon: StartDaemon, connect: Connect) -> None:
     class Broken:
         due_s = -1
@@ -339,21 +314,6 @@ async def test_a_clock_that_has_stopped(start_daemon: StartDaemon) -> None:
 
 
 STOPS = (CloseCode.GOING_AWAY, "the hub stops")
-
-
-@pytest.mark.parametrize("turns", range(6))
-async def test_while_somebody_is_being_accepted(start_daemon: StartDaemon, turns: int) -> None:
-    daemon = await start_daemon(limits={"drain_s": 0})
-    (endpoint,) = daemon.endpoints
-    with contextlib.ExitStack() as stack:
-        for _ in range(5):
-            stack.enter_context(socket.create_connection((endpoint.host, endpoint.port)))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        await daemon.stop()
-    await eventually(lambda: not daemon.server.connections)
-    await eventually(lambda: not daemon.server.admission.newcomers)
-    assert not daemon.server.failed_connections
 
 
 async def test_a_client_that_does_not_read_its_end(start_daemon: StartDaemon, connect: Connect) -> None:

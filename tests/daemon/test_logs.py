@@ -22,16 +22,11 @@ import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
-from websockets.http11 import Request
 
 from hub.limits import Overflow
 from hub.settings.settings import LogSettings
 from peers.daemon.logs import OutputQueue, RateLimit, configure, report_suppressed
-from peers.websocket.session import Session
-from tests.hubs.raw_websocket import text as websocket_text
-from tests.hubs.raw_websocket import upgrade
 from tests.suite.imports import python_path
-from tests.websocket.reading import events_of
 
 HOSTILE = "\x1b[31m\r\n2026-01-01 00:00:00 [info     ] forged\x00\u202e\u2028\x9b\ud800"
 
@@ -160,20 +155,6 @@ def test_levels(level: Any, expected: list[str]) -> None:
         assert [line["level"] for line in json_lines(stream)] == expected
 
 
-def test_secrets_are_not_logged() -> None:
-    stream = io.StringIO()
-    configure(LogSettings(level="debug", format="json"), stream)
-    session = Session(100_000, 100_000)
-    asked = upgrade("hub.v1.json", "Authorization: Bearer secret-1", path="/v1/hub?token=secret-2")
-    (request,) = events_of(session, asked)
-    assert isinstance(request, Request)
-    assert session.accept(request)
-    list(events_of(session, websocket_text({"type": "hello", "token": "secret-3"})))
-    session.close(1000, "done")
-    assert b"101" in session.take_outgoing()
-    assert "secret" not in stream.getvalue()
-
-
 def test_configure_again_replaces() -> None:
     first, second = io.StringIO(), io.StringIO()
     configure(LogSettings(level="info", format="json"), first)
@@ -185,18 +166,6 @@ def test_configure_again_replaces() -> None:
     assert [line["event"] for line in json_lines(first)] == ["one"]
     assert second.getvalue().count("\n") == 1
     assert "three" in second.getvalue()
-
-
-def test_library_line() -> None:
-    stream = io.StringIO()
-    configure(LogSettings(format="json"), stream)
-    logging.getLogger("websockets.server").error("handshake of %s failed", "10.0.0.1")
-    (line,) = json_lines(stream)
-    assert (line["level"], line["event"], line["logger"]) == (
-        "error",
-        "handshake of 10.0.0.1 failed",
-        "websockets.server",
-    )
 
 
 async def test_asyncio_errors_are_logged() -> None:
@@ -337,18 +306,8 @@ def test_storm_in_the_log() -> None:
     assert (lines[3]["level"], lines[3]["lines"], lines[3]["events"]) == ("warning", 1, {"storm": 1})
 
 
-def test_debug_lines_are_not_limited() -> None:
-    stream = io.StringIO()
-    limit = configure(LogSettings(level="debug", format="json"), stream, RateLimit(1, 1), Clock())
-    for _ in range(5):
-        logger().debug("< MESSAGES")
-    assert len(json_lines(stream)) == 5
-    assert limit.suppressed_lines == 0
-
-
 PIPE_BYTES = 4096  # What the smallest pipe takes
 LIMIT_BYTES = 32 * 1024
-LINE = "x" * 99 + "\n"
 
 
 class Pipe:
@@ -473,17 +432,6 @@ def test_the_end_does_not_wait_for_ever(queue: OutputQueue, pipe: Pipe) -> None:
         full.write("first\n")
         until(lambda: full.statistics().trouble)
         assert full.end()
-
-
-def test_a_pipe_that_does_not_let_wait(pipe: Pipe) -> None:
-    os.set_blocking(pipe.stream.fileno(), False)
-    queue = OutputQueue(pipe.stream)
-    for _ in range(100):
-        queue.write(LINE)
-    found = ""
-    while len(found) < 100 * len(LINE):
-        found += pipe.read()
-    assert found == LINE * 100
 
 
 _ENDS = """

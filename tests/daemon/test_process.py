@@ -10,8 +10,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -25,7 +23,7 @@ from peers.cli.commands import app
 from peers.daemon.service_manager import ServiceManager
 from peers.transport.endpoints import Endpoint
 from tests.daemon.conftest import NEW, Connect, StartProcess
-from tests.daemon.hub_process import ROOT, HubProcess
+from tests.daemon.hub_process import ROOT
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient
 from tests.hubs.raw_http import RawHttp
@@ -70,21 +68,11 @@ async def test_a_signal_ends_it(start_process: StartProcess, connect: Connect, n
     assert "Traceback" not in log
 
 
-# Failing to start.
-
-
-async def failure(start_process: StartProcess, *arguments: str) -> str:
-    code, text = await (await start_process(*arguments)).wait_ended()
-    assert code == 1
-    assert text.startswith("hub: ")
-    assert text.count("\n") == 1
-    return text.strip()
-
-
 async def test_a_socket_of_a_hub_that_was_killed(start_process: StartProcess, connect: Connect, tmp_path: Path) -> None:
     url = f"unix://{tmp_path}/hub.sock"
     first = await (await start_process("--listen", url)).wait_up()
-    assert "another process listens there" in await failure(start_process, "--listen", url)
+    code, text = await (await start_process("--listen", url)).wait_ended()
+    assert (code, text) == (1, f"hub: cannot listen on {url}: another process listens there\n")
     await connect(first.endpoints[0])
     await first.kill()
     assert (tmp_path / "hub.sock").exists()
@@ -103,8 +91,6 @@ async def test_few_descriptors(start_process: StartProcess, connect: Connect) ->
     assert [await client.ping() for client in clients] == [[], []]
 
 
-SMALL = ("--log-queue-bytes", "4KiB")
-QUIET = ("--listen", "tcp://127.0.0.1:0", *SMALL)
 PIPE_BYTES = 4096  # The smallest pipe that there is: it is full after some lines
 MISSING = "log lines dropped: nobody read them"
 REFUSED = 70  # So many refused connections are more lines than fit into such a pipe, and such a queue
@@ -151,20 +137,15 @@ async def dropped_lines(endpoint: Endpoint) -> float:
     return float(body.partition("\nhub_log_dropped_lines_total ")[2].partition("\n")[0])
 
 
-async def exchange_while_strangers_come(hub: HubProcess, connect: Connect) -> None:
-    endpoint = hub.endpoints[0]
-    subscriber = await connect(endpoint, "/quiet")
-    publisher = await connect(endpoint)
+async def test_it_serves_on(start_process: StartProcess, connect: Connect, pipe: Pipe) -> None:
+    flags = (*TCP, "--listen", "ws://127.0.0.1:0", "--log-queue-bytes", "4KiB")
+    hub = await (await start_process(*flags, stderr=pipe.writer)).wait_up(2)
+    subscriber, publisher = await connect(hub.endpoints[0], "/quiet"), await connect(hub.endpoints[0])
     await subscriber.ping()
     for number in range(REFUSED):
-        await be_refused(endpoint)
+        await be_refused(hub.endpoints[0])
         await publisher.publish("/quiet", number)
         assert await subscriber.values(1) == [("/quiet", number)]
-
-
-async def test_it_serves_on(start_process: StartProcess, connect: Connect, pipe: Pipe) -> None:
-    hub = await (await start_process(*QUIET, "--listen", "ws://127.0.0.1:0", stderr=pipe.writer)).wait_up(2)
-    await exchange_while_strangers_come(hub, connect)
     while not (dropped := await dropped_lines(hub.endpoints[1])):
         await be_refused(hub.endpoints[0])
     await eventually(lambda: MISSING in pipe.events())
@@ -177,45 +158,7 @@ async def test_it_serves_on(start_process: StartProcess, connect: Connect, pipe:
         await be_refused(hub.endpoints[0])
 
 
-async def test_nobody_takes_what_it_announces(
-    start_process: StartProcess, connect: Connect, pipe: Pipe, tmp_path: Path
-) -> None:
-    os.write(pipe.writer, bytes(PIPE_BYTES))
-    path = tmp_path / "socket"
-    flags = ("--listen", f"unix://{path}", *SMALL)
-    hub = await start_process(*flags, stdout=pipe.writer, stderr=pipe.writer)
-    endpoint = Endpoint.parse(f"unix://{path}")
-    await eventually(path.exists)
-    while True:
-        with contextlib.suppress(ConnectionRefusedError):  # it is there a moment before somebody listens
-            _, writer = await asyncio.open_unix_connection(path)
-            break
-    writer.close()
-    await writer.wait_closed()
-    hub.endpoints.append(endpoint)
-    await exchange_while_strangers_come(hub, connect)
-    hub.signal(signal.SIGTERM)
-    assert (await hub.wait_ended())[0] == 0
-
-
-PROGRAM = """
-import sys
-import peers.daemon.daemon
-from peers.values.conversion import json_of, json_of_broker
-before = set(sys.modules)
-json_of(bytes.fromhex("c70901") + bytes(9))
-assert json_of_broker(bytes.fromhex("02") + bytes(8)) == b"0"
-print(sorted(set(sys.modules) - before))
-"""
-
-
-def test_conversions_import_nothing() -> None:
-    ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
-    assert (ended.stdout.strip(), ended.stderr) == ("[]", "")
-
-
 EXAMPLE = ROOT / "examples" / "systemd"
-LISTEN = ("--listen", "tcp://127.0.0.1:0")
 
 
 class Manager:
@@ -337,7 +280,7 @@ async def test_a_managed_hub(start_process: StartProcess, connect: Connect, tmp_
     manager = Manager(str(tmp_path / "notify"))
     variables = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "20000"}
     journal = ("--journal", str(tmp_path / "journal"))
-    process = await start_process(*LISTEN, *journal, "--workers", str(workers), **variables)
+    process = await start_process(*TCP, *journal, "--workers", str(workers), **variables)
     assert await state_of(manager) == "READY=1"
     hub = await process.wait_up()
     await connect(hub.endpoints[0])

@@ -182,23 +182,6 @@ async def test_all_or_nothing(files: Files, start: Callable[..., Any], connect: 
     assert (await hub.ask())["changed"] == ["queue.messages"]
 
 
-async def test_certificates_are_a_part_of_it(
-    files: Files, start: Callable[..., Any], connect: Connect, authority: Authority
-) -> None:
-    shown = authority.issue("localhost")
-    tls = f'[tls]\ncertificate = "{shown.certificate}"\nkey = "{shown.key}"\n'
-    files.listen[0] = "tls://127.0.0.1:0"
-    files.write("ada", more=tls)
-    hub = await start()
-    files.write("bob", queue=200, more=tls.replace(str(shown.key), str(files.settings)))
-    with pytest.raises(HubError, match=r"tls\.key"):
-        await hub.ask()
-    await connect(hub.daemon.endpoints[1])
-    (handler,) = hub.daemon.server.core.handlers.values()
-    assert handler.rights is not None
-    assert handler.rights.user.name == "ada"
-
-
 async def test_who_is_gone(files: Files, start: Callable[..., Any], connect: Connect) -> None:
     files.write("ada")
     hub = await start()
@@ -212,19 +195,6 @@ async def test_who_is_gone(files: Files, start: Callable[..., Any], connect: Con
     assert handler.rights is not None
     assert handler.rights.user.name == "bob"
     assert await again.ping() == []
-
-
-async def test_rights_that_have_changed(files: Files, start: Callable[..., Any], connect: Connect) -> None:
-    files.write("ada")
-    hub = await start()
-    client = await connect(hub.daemon.endpoints[1], "/a")
-    await client.publish("/a", 1)
-    assert await client.values(1) == [("/a", 1)]
-    files.write("ada", policy=POLICY.replace('ada = ["member"]', 'ada = ["reader"]'))
-    assert (await hub.ask())["closed"] == 0
-    await client.publish("/a", 2)
-    notice = await client.notice()
-    assert (notice.kind, notice.code, notice.count) == ("error", CloseCode.NOT_ALLOWED, 1)
 
 
 async def test_a_peer_hub_that_may_be_none_any_more(files: Files, start: Callable[..., Any]) -> None:
@@ -307,25 +277,3 @@ async def test_as_an_admin_asks_for_it(files: Files, start: Callable[..., Any]) 
     assert [(one["what"], one["user"]) for one in told] == [("reload", "ada")] * 2
     assert told[0]["changed"] == ["queue.messages"]
     assert "not TOML" in told[1]["failed"]
-
-
-async def test_who_comes_is_told(files: Files, start: Callable[..., Any]) -> None:
-    admin = POLICY.replace('ada = ["member"]', 'ada = ["admin"]')
-    files.write("ada", policy=admin)
-    hub = await start()
-    tcp, unix = hub.daemon.endpoints
-    async with connect(unix.location, name="first") as client, client.subscribe("$hub/audit") as audit:
-        async with connect(unix.location, name="second"):
-            pass
-        for _ in range(3):
-            with pytest.raises(HubError):
-                await connect(tcp.location, token="hub_secret")
-        told: list[Any] = []
-        refused: list[Any] = []
-        while sum(one["count"] for one in refused) < 3:  # what is counted is told within a second
-            told += [message.value for message in await audit.batch()]
-            refused = [one for one in told if one["what"] == "refused"]
-    recognised = [one for one in told if one["what"] == "recognised"]
-    assert ("second", "ada", "unix") in [(one["name"], one["user"], one["how"]) for one in recognised]
-    assert {one["action"] for one in refused} == {"connect"}
-    assert "secret" not in str(told)

@@ -24,7 +24,6 @@ TEXT = (ROOT / "docs" / "security.md").read_text()
 PARTS = {
     heading: part for heading, _, part in (one.partition("\n") for one in re.split(r"^## ", TEXT, flags=re.MULTILINE))
 }
-CONTAINER = PARTS["A container"]
 SITES = PARTS["Two sites with certificates"]
 
 
@@ -61,35 +60,6 @@ def test_every_command_is_understood(line: str) -> None:
         app.parse_args(shlex.split(line)[1:], print_error=False, exit_on_error=False)
     except CycloptsError as error:
         pytest.fail(f"{line}: {error}")
-
-
-def test_the_image_listens_as_the_page_says() -> None:
-    dockerfile = (ROOT / "Dockerfile").read_text()
-    (listen,) = re.findall(r"HUB_LISTEN=(\S+)", dockerfile)
-    assert all(f"--listen {url}" in CONTAINER for url in listen.split(","))
-    (home,) = re.findall(r"--home-dir (\S+)", dockerfile)
-    assert f"VOLUME {home}\n" in dockerfile
-    assert f"$(cat {home}/.local/state/topichub/admin-token)" in CONTAINER
-
-
-async def test_a_container(start_process: StartProcess) -> None:
-    (run,) = re.findall(r"`(hub run --listen tcp://0[^`]*)`", CONTAINER)
-    hub = await (await start(start_process, run)).wait_up(2)
-    assert "/#token=hub_" in hub.page
-    (shown,) = re.findall(r"^```\n(topichub.*?)^```$", CONTAINER, re.MULTILINE | re.DOTALL)
-    assert re.fullmatch(
-        r"topichub '.*' is up\n  listens on tcp://.*\n  listens on ws://.*\n"
-        r"  page       http://127.0.0.1:7401/#token=hub_\.\.\.\n  admin      HUB_TOKEN=\$\(cat .*/admin-token\)\n",
-        shown,
-    )
-    admin = await hub.next_line()
-    assert admin.startswith("  admin      HUB_TOKEN=$(cat ")
-    publish = f"hub pub /a 1 --url tcp://127.0.0.1:{hub.endpoints[0].port}"
-    code, said = await shell(publish)
-    assert code != 0
-    assert "not recognised" in said
-    assert await shell(f"export {admin.strip().partition(' ')[2].strip()}; {publish}") == (0, "")
-    assert await shell(f"hub check ws://127.0.0.1:{hub.endpoints[1].port} --quiet") == (0, "")
 
 
 async def certificates() -> None:

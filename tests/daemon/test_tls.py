@@ -403,38 +403,20 @@ async def hub(start_daemon: StartDaemon, authority: Authority, tmp_path: Path) -
 
 
 @PLACES
-async def test_a_certificate(hub: Daemon, authority: Authority, alice: Files, place: int) -> None:
-    url = hub.endpoints[place].location
-    async with (
-        connect(url, ca=authority.ca, certificate=alice.certificate, key=alice.key, name="me") as client,
-        client.subscribe("/a") as messages,
-    ):
-        await client.publish("/a", 1)
-        assert (await anext(messages)).value == 1
-        (handler,) = [one for one in hub.server.core.handlers.values() if one.name == "me"]
+async def test_a_certificate_and_its_end(hub: Daemon, authority: Authority, alice: Files, place: int) -> None:
+    url, ends = hub.endpoints[place].location, asyncio.Queue[str]()
+    shown = alice._asdict() | {"ca": authority.ca, "name": "me", "on_disconnect": ends.put_nowait}
+    async with connect(url, **shown) as client, client.subscribe("/a") as messages:
+        handler = next(iter(hub.server.core.handlers.values()))
         assert handler.rights is not None
         assert handler.rights.user.name == "alice"
-        (connection,) = hub.server.connections
-        assert isinstance(connection, Connection)
-        assert connection.how == "certificate"
         assert client.hub is not None
         assert client.hub.until is not None
         assert client.hub.until > 0
-
-
-@PLACES
-async def test_the_end_of_a_certificate(hub: Daemon, authority: Authority, alice: Files, place: int) -> None:
-    url = hub.endpoints[place].location
-    ends: asyncio.Queue[str] = asyncio.Queue()
-    async with (
-        connect(
-            url, ca=authority.ca, certificate=alice.certificate, key=alice.key, on_disconnect=ends.put_nowait
-        ) as client,
-        client.subscribe("/a") as messages,
-    ):
         (connection,) = hub.server.connections
         assert isinstance(connection, Connection)
         assert connection.identity is not None
+        assert connection.how == "certificate"
         connection.identity = connection.identity._replace(until_s=0.0)
         connection.look_in(0.0)
         assert "(4401)" in await ends.get()
@@ -445,17 +427,15 @@ async def test_the_end_of_a_certificate(hub: Daemon, authority: Authority, alice
 
 
 @PLACES
-@pytest.mark.parametrize("shown", ["nothing", "a token", "another certificate", "a token beside the certificate"])
-async def test_the_wrong_thing(  # noqa: PLR0917 -- fixtures
-    hub: Daemon, authority: Authority, alice: Files, eve: Files, place: int, shown: str
-) -> None:
-    files = {"another certificate": eve, "a token beside the certificate": alice}.get(shown, Files("", ""))
-    token = "hub_c2VjcmV0" if "token" in shown else ""
-    url = hub.endpoints[place].location
-    with pytest.raises(RejectedError, match="not recognised") as refused:
-        await connect(url, ca=authority.ca, certificate=files.certificate, key=files.key, token=token)
-    assert refused.value.code == CloseCode.NOT_RECOGNISED
-    assert "c2VjcmV0" not in str(refused.value)
+async def test_the_wrong_thing(hub: Daemon, authority: Authority, alice: Files, eve: Files, place: int) -> None:
+    """Nothing, a token, another certificate, and a token beside the certificate."""
+    hub.server.access.failures = AtOnce()
+    for files, token in ((None, ""), (None, "hub_c2VjcmV0"), (eve, ""), (alice, "hub_c2VjcmV0")):
+        shown = {} if files is None else files._asdict()
+        with pytest.raises(RejectedError, match="not recognised") as refused:
+            await connect(hub.endpoints[place].location, ca=authority.ca, token=token, **shown)
+        assert refused.value.code == CloseCode.NOT_RECOGNISED
+        assert "c2VjcmV0" not in str(refused.value)
 
 
 ODD_POLICY = r"""

@@ -6,7 +6,6 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,11 @@ from tests.faults.full_disks import (
     FillableDisk,
     LimitedFiles,
     NotPermittedError,
-    Traffic,
     go_through,
     small_disk,
     wait_ready,
 )
-from tests.faults.kills import DEADLINE_S, Ledger, running_hub, topic_of, value_of
+from tests.faults.kills import DEADLINE_S, running_hub
 
 pytestmark = pytest.mark.slow
 
@@ -54,37 +52,6 @@ async def test_full_and_room_again(
 ) -> None:
     disk = LimitedFiles(tmp_path) if issubclass(kind, LimitedFiles) else await mounted(tmp_path, mounts)
     assert (await go_through(disk, tmp_path)).lost
-
-
-async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> None:
-    disk = await mounted(tmp_path, mounts)
-    ledger = Ledger(may_lose=True)
-    async with (
-        running_hub(disk.journal, "--journal-compression", "none", wrap=disk.wrap) as hub,
-        hub.connect() as client,
-    ):
-        traffic = Traffic(client, ledger)
-        await traffic.round()
-        disk.take_room()
-        async with asyncio.timeout(DEADLINE_S):
-            while not traffic.refusals:
-                await traffic.round()
-        hub.strike()
-    ledger.sent["next"] = 1
-    async with (
-        running_hub(disk.journal, "--journal-compression", "none", wrap=disk.wrap) as hub,
-        hub.connect() as client,
-    ):
-        with pytest.raises(RejectedError, match=disk.reason) as raised:
-            await client.publish_confirmed("/load/large", bytes(100_000))  # more than the rest of a page
-        assert raised.value.code == CloseCode.JOURNAL_FAILED
-        assert (await hub.get("/readyz"))[0] == HTTPStatus.SERVICE_UNAVAILABLE
-        disk.free_room(hub.process.pid)
-        await wait_ready(hub)
-        ledger.confirmed["next", 0] = await client.publish_confirmed(topic_of("next", 0), value_of("next", 0))
-        await hub.stop()
-    ledger.read(disk.fetch(tmp_path))
-    ledger.check_confirmed()
 
 
 async def test_a_hub_that_starts_without_room(tmp_path: Path, mounts: AsyncExitStack) -> None:

@@ -32,26 +32,6 @@ def cuts_of(batch: Batch) -> list[tuple[int, Batch, Batch | None]]:
     return [(messages, *batch.split(messages)) for messages in range(1, batch.messages + 1)]
 
 
-VALUES: list[list[Any]] = [
-    [None],
-    [1, 2, 3],
-    ["text", b"bytes", 1.5, True, -(2**63), 2**64 - 1],
-    [{"a": [1, {"b": None}]}, {1: 2}, []],
-    [dt.datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=dt.UTC)],
-]
-
-
-@pytest.mark.parametrize("values", VALUES)
-def test_values_come_out_as_they_went_in(values: list[Any]) -> None:
-    batch = Batch.of("/é", values)
-    assert batch.messages == len(values)
-    (part,) = batch.parts()
-    assert part.key.decode() == "/é"
-    assert part.flags == (FLAG_BATCH if len(values) > 1 else 0)
-    assert part.messages == len(values)
-    assert decode_values(part) == values
-
-
 NO_MSGPACK: list[Any] = [object(), 2**64, {1, 2}, 1j, dt.datetime(2024, 1, 1)]  # noqa: DTZ001 -- without a zone
 DEEP: list[Any] = []
 

@@ -24,34 +24,6 @@ from tests.hub.requests.party import FakePoster
 # Messages.
 
 
-def test_a_read_is_one_offer_and_one_write_for_each_handler() -> None:
-    turn = Turn()
-    source, _ = turn.join()
-    wants = [turn.join("/a")[1], turn.join("/b")[1], turn.join("/a", "/b")[1], turn.join("/c")[1]]
-    turn.read(source, [("/a", "known"), ("/b", "known")])
-    before = [len(outlet.batches) for outlet in wants]
-    turn.read(source, [(f"/{'ab'[number % 2]}", number) for number in range(10)])
-    assert [outlet.values[1:] for outlet in wants[:2]] == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
-    assert wants[2].values[2:] == list(range(10))
-    assert [len(outlet.batches) - now for outlet, now in zip(wants, before, strict=True)] == [1, 1, 1, 0]
-    assert source.published_messages == 12
-    assert turn.wakes == 0
-
-
-def test_what_is_published_within_the_write_of_a_read_wakes() -> None:
-    turn = Turn()
-    source, _ = turn.join()
-    _, questions = turn.join("/question")
-    _, answers = turn.join("/answer")
-    questions.act = lambda: turn.publish(source, "/answer", "so")
-    turn.read(source, [("/question", "what?")])
-    assert (questions.values, answers.values, turn.wakes) == (["what?"], [], 1)
-    turn.core.flush()
-    assert answers.values == ["so"]
-    turn.publish(source, "/answer", "later")
-    assert turn.wakes == 2
-
-
 # Subscriptions.
 
 

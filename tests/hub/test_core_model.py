@@ -206,6 +206,7 @@ class FilterAgainstNaive(RuleBasedStateMachine):
 
 
 TestFilterAgainstNaive = FilterAgainstNaive.TestCase
+TestFilterAgainstNaive.settings = settings(max_examples=settings().max_examples // 2)
 
 
 texts = st.one_of(nasty_texts, st.text(alphabet="/ab\u00e9\U0001f600", max_size=8), st.text(max_size=6))
@@ -262,6 +263,7 @@ class MultimapAgainstNaive(RuleBasedStateMachine):
 
 
 TestMultimapAgainstNaive = MultimapAgainstNaive.TestCase
+TestMultimapAgainstNaive.settings = settings(max_examples=settings().max_examples // 2)
 
 
 def assert_empty(multimap: PrefixMultimap[int]) -> None:

@@ -13,9 +13,8 @@ from hub.handlers.handler import Handler
 from hub.limits import Overflow
 from hub.mesh.graph import GraphChange
 from hub.messages.batch import Batch
-from hub.names.claim import Claim
 from hub.policy.policy import Action
-from hub.statistics.events import MESH_SHOWN, Event, mesh_changed, name_event
+from hub.statistics.events import MESH_SHOWN, Event, mesh_changed
 from tests.hub.fakes import Turn, handler_of, values_of
 from tests.hub.rights.hall import policy_of
 
@@ -166,21 +165,6 @@ def test_nobody_pays_for_events_that_nobody_wants() -> None:
     assert not turn.core.routes.table
 
 
-def test_what_is_announced_may_be_taken_by_somebody_else() -> None:
-    turn = Turn()
-    system_events = turn.core.system_events
-    _, watcher = turn.join("$hub/")
-    taken: list[Event] = []
-    system_events.announcing = taken.append
-    event = Event("$hub/x", 1)
-    system_events.announce(event)
-    turn.core.flush()
-    assert (taken, watcher.messages) == ([event], [])
-    system_events.tell_here(event)
-    turn.core.flush()
-    assert watcher.messages == [("$hub/x", 1)]
-
-
 def handler(role: Role) -> Handler:
     made = handler_of(role=role, name="zeek-1", messages=1, overflow=Overflow.DROP_NEWEST)
     made.attach(5, lambda _: None, lambda _: None)
@@ -200,9 +184,3 @@ def test_the_mesh_has_changed() -> None:
     assert [cut["between"][1] for cut in gone.value["cut"]] == [there] * MESH_SHOWN
     assert gone.value["left_out"] == 10
     assert values_of([Batch.of(gone.topic, [gone.value])]) == [gone.value]
-
-
-@pytest.mark.parametrize("what", ["appeared", "gone"])
-def test_names_come_and_go(what: str) -> None:
-    event = name_event(what, Claim("a.b", handler(Role.CLIENT), ("x", "y"), 7, b"\x0a" * 16, 5))
-    assert event == Event(f"$hub/names/{what}", {"name": "a.b", "labels": ["x", "y"], "owner": 5, "hub": "0a" * 16})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -241,6 +241,7 @@ class QueueAgainstNaive(RuleBasedStateMachine):
 
 
 TestQueueAgainstNaive = QueueAgainstNaive.TestCase
+TestQueueAgainstNaive.settings = settings(max_examples=settings().max_examples // 2)
 
 
 # Bodies that cannot be split.

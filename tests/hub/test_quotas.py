@@ -36,17 +36,6 @@ def take_all(usage: Usage) -> int:
     return usage.held
 
 
-def test_a_limit_takes_the_place_of_the_fair_part() -> None:
-    whole, (alice, bob) = users(600, 550, None)
-    assert take_all(alice) == 550
-    assert take_all(bob) == 25
-    assert whole.sharers == 1
-    alice.give_back(100)
-    bob.add(100)
-    assert take_all(alice) == 475
-    assert whole.free == 0
-
-
 def test_another_limit() -> None:
     whole, (alice, bob) = users(600, None, None)
     assert take_all(alice) == 300
@@ -240,19 +229,6 @@ def test_messages() -> None:
     assert rate.wait_s(100.2) == pytest.approx(0.3)
     assert rate.wait_s(100.5) == pytest.approx(0)
     assert rate.spend(0, 0, 101.0) == 0
-
-
-def test_bytes() -> None:
-    rate = Rate(RateLimits(messages_per_s=10, bytes_per_s=1000))
-    assert rate.spend(11, 3000, 1.0) == pytest.approx(2.0)
-    assert rate.spend(40, 0, 1.0) == pytest.approx(4.1)
-
-
-def test_a_clock_that_goes_back() -> None:
-    rate = Rate(RateLimits(messages_per_s=10))
-    assert rate.spend(20, 0, 1000.0) == pytest.approx(1.0)
-    assert rate.wait_s(900.0) == pytest.approx(1.0)
-    assert rate.wait_s(1000.5) == pytest.approx(0.5)
 
 
 def test_another_rate() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from dataclasses import dataclass
 
@@ -123,16 +122,6 @@ def test_forgetting_reaches_every_topic_under_the_prefix(rest: str) -> None:
     assert list(routes.table) == neighbours
 
 
-def test_a_full_table_is_emptied() -> None:
-    routes = Routes(PrefixMultimap(), RouteLimits(10))
-    routes.clear()
-    assert routes.clears == 0
-    for number in range(25):
-        routes.miss(key_of(f"/{number}"))
-        assert len(routes.table) <= 10
-    assert (routes.clears, routes.misses, len(routes.table)) == (2, 25, 5)
-
-
 NOT_ALLOWED = [key_of("$hub/"), key_of("$hub/client/joined"), key_of("$hub/x", FLAG_BATCH)]
 
 BAD = [
@@ -162,22 +151,6 @@ def test_refused_keys_are_not_remembered(key: bytes, code: CloseCode) -> None:
         assert refused.value.text
     assert not routes.table
     assert not routes._by_topic
-
-
-def test_found_routes_are_not_remembered() -> None:
-    multimap: PrefixMultimap[Handler] = PrefixMultimap()
-    handler = handler_of()
-    multimap.add("/a", handler)
-    routes = Routes(multimap)
-    route = routes.find("/a/b")
-    assert route.handlers == (handler,)
-    assert not routes.table
-    assert routes.misses == 0
-    gone = weakref.ref(route)
-    del route
-    gc.collect()
-    assert gone() is None
-    assert not routes._interned
 
 
 def test_what_was_decided_by_another_policy_is_forgotten_at_once() -> None:
@@ -219,20 +192,6 @@ def test_a_full_table_is_let_go_of_while_the_next_one_fills() -> None:
         routes.of(key_of(f"/u{number}"))
     assert not routes._abandoned
     assert first() is None
-
-
-def test_memory_that_is_wanted_is_let_go_of_at_once() -> None:
-    routes = Routes(PrefixMultimap[Handler]())
-    routes.adopt(Policy({}, {}))
-    for number in range(2_000):
-        routes.of(key_of(f"/{number}"))
-    remembered = weakref.ref(routes.find("/1"))
-    routes.forget_all()
-    assert routes._abandoned
-    assert remembered() is not None
-    routes.clear()
-    assert not routes._abandoned
-    assert remembered() is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,13 +239,6 @@ def test_everybody_gets_what_it_wants_in_order(
     assert got(stretch) == expected
 
 
-def test_the_whole_is_not_copied() -> None:
-    stretch, _ = stretch_of([Way(("a",)), Way(("b", "a")), Way(("a",))])
-    all_of_it = got(stretch)
-    assert all_of_it["a"] == (stretch.whole().frames, 6)
-    assert all_of_it["a"][0] is stretch.whole().frames
-
-
 def test_who_wants_the_same_shares_one_batch() -> None:
     both, only = Way(("a", "b", "c")), Way(("a", "b"))
     stretch, runs = stretch_of([both, only] * 5)
@@ -294,9 +246,3 @@ def test_who_wants_the_same_shares_one_batch() -> None:
     assert [sorted(handlers) for handlers, _ in served] == [["a", "b"], ["c"]]
     assert served[0][1].frames == b"".join(runs)
     assert served[1][1].frames == b"".join(runs[::2])
-
-
-def test_routes_of_nobody_cost_no_batch() -> None:
-    stretch, runs = stretch_of([Way(()), Way(("a",)), Way(())])
-    ((handlers, batch),) = stretch.gathered(lambda way: way.handlers)
-    assert (list(handlers), batch.frames) == (["a"], runs[1])

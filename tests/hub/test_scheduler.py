@@ -52,20 +52,6 @@ def test_work_of_one_kind_keeps_its_order_and_kinds_take_turns() -> None:
     assert (desk.wakes, desk.scheduler.is_busy) == (3, False)
 
 
-def test_work_may_begin_later_and_add_more_work() -> None:
-    desk = Desk()
-
-    def adding() -> Iterator[None]:
-        desk.scheduler.add("a", desk.work("same kind", 1))
-        desk.scheduler.add("b", desk.work("other kind", 1))
-        desk.done.append("adding")
-        yield
-
-    desk.scheduler.add("a", adding(), at_once=False)
-    assert (desk.done, desk.wakes) == ([], 1)
-    assert desk.turn() == ["other kind", "adding", "same kind"]
-
-
 def test_work_that_fails_holds_up_nothing() -> None:
     desk = Desk()
 
@@ -158,19 +144,6 @@ def test_order_and_nothing_lost() -> None:
     told = [number for topic, number in numbers if topic == "/crowd"]
     assert all(outlet.values == told for _, outlet in crowd.members)
     assert all(outlet.values == [number for _, number in numbers] for _, outlet in others)
-
-
-def test_a_waiting_handler_stands_in_the_line_once() -> None:
-    crowd = Crowd()
-    for number in range(5):
-        crowd.read(("/crowd", number))
-        for handler, _ in crowd.members[-10:]:
-            handler.write_pending()
-    late = list(crowd.core.writers.late)
-    assert len(set(late)) == len(late) > CROWD - WRITES_PER_TURN
-    assert all(outlet.values == [0, 1, 2, 3, 4] for _, outlet in crowd.members[-10:])
-    crowd.settle()
-    assert all(outlet.values == [0, 1, 2, 3, 4] for _, outlet in crowd.members)
 
 
 def test_links_and_the_journal_do_not_wait() -> None:

@@ -114,35 +114,6 @@ def test_a_thousand_stalled_connections_leave_others_their_part() -> None:
     assert hub.held("alice") == half * SIZE
 
 
-def test_a_full_share_is_a_full_queue() -> None:
-    """Its overflow policy decides: the oldest goes, the newest, or the connection; and it is told and counted."""
-    hub = Hub(alice=SetLimits({QUEUED: 3 * SIZE}))
-    other, _ = hub.join("alice", "/o", stalled=True)
-    fill(hub, "/o", 1)
-    numbers = [[number, b"." * 990] for number in range(10, 15)]
-    size = Batch.of("/a", [numbers[0]]).size_bytes
-    assert 2 * SIZE - SIZE // 2 < 2 * size <= 2 * SIZE
-    told = {}
-    for overflow in Overflow:
-        handler, outlet = hub.join("alice", "/a", stalled=True, limits=QueueLimits(overflow=overflow))
-        for number in numbers:
-            publish(hub.core, "/a", number)
-        assert other.droppable_bytes == SIZE
-        if overflow is not Overflow.DISCONNECT:
-            assert handler.dropped_messages == 3
-        handler.resume()
-        told[overflow] = list(outlet.told)
-        hub.leave(handler)
-        if overflow is Overflow.DISCONNECT:
-            text = (
-                f"queues of alice full ({SIZE + 2 * size} bytes), 3 messages lost: read faster or choose a drop policy"
-            )
-            assert outlet.closed == [(CloseCode.OVERFLOW, text)]
-    assert [type(each) for each in told[Overflow.DROP_OLDEST]] == [int, Batch, Batch]
-    assert [type(each) for each in told[Overflow.DROP_NEWEST]] == [Batch, Batch, int]
-    assert hub.held("alice") == SIZE
-
-
 def test_who_pays_where_memory_is_short() -> None:
     resident = 0
     memory = Memory(160 * SIZE, lambda: resident)
@@ -166,27 +137,6 @@ def test_who_pays_where_memory_is_short() -> None:
 
 
 # Everything else that is charged.
-
-
-def test_a_client_that_takes_all_it_can() -> None:
-    hub = Hub({Resource.PREFIXES: 1000})
-    hub.core.prefixes.allowed._limits[Role.CLIENT] = (10_000, "a client")
-    site, _ = hub.join("site")
-    with pytest.raises(RejectedError, match=r"a fair part of what is left is 500 now, of 1000 in all"):
-        hub.core.subscribe(site, [f"/{number}" for number in range(501)])
-    hub.core.subscribe(site, [f"/{number}" for number in range(500)])
-    alice, _ = hub.join("alice")
-    hub.core.subscribe(alice, [f"/{number}" for number in range(166)])
-    hub.core.flush()
-
-    hub.core.detach(site, "")
-    assert hub.held("site", Resource.PREFIXES) > 200
-    turns = 0
-    while len(hub.quotas) > 1:
-        hub.core.flush()
-        turns += 1
-    assert turns > 0
-    assert hub.quotas.wholes[Resource.PREFIXES].free == 1000 - 166
 
 
 USERS = ("alice", "bob", "carol")
@@ -442,19 +392,6 @@ def test_what_is_given_back_between_the_steps() -> None:
     assert usage.held == 1
     assert list(steps) == ["b"]
     assert (held, usage.held) == ({"a": 1, "b": 1}, 2)
-
-
-def test_long_items_count_more_than_once() -> None:
-    one, (first, _), usage = shared(9)
-    held: dict[str, int] = {}
-    assert len(take(one, first, held, "x" * 255, "y" * 256, "z" * 1024)) == 3
-    assert usage.held == 1 + 2 + 5
-    with pytest.raises(RejectedError, match=r"user alice has 8 prefixes, 2 more are too many"):
-        take(one, first, held, "x" * 256)
-    assert one.give_back(first, held, "y" * 256)
-    assert usage.held == 6
-    assert one.give_back_any(first, held) == "z" * 1024
-    assert usage.held == 1
 
 
 @pytest.mark.parametrize(("role", "most"), [(Role.CLIENT, 2), (Role.LEAF, 3), (Role.LOCAL, None)])

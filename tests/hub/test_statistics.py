@@ -105,23 +105,6 @@ def figures(recent: Recent, key: int) -> dict[str, list[float]]:
     return {name: [one for one in values if one is not None] for name, values in found["figures"].items()}
 
 
-def test_rates_are_those_since_the_mark_before_the_last() -> None:
-    recent = Recent()
-    mark(recent, 100.0, c1=counters(published=1000))
-    mark(recent, 105.0, c1=counters(published=1050))
-    assert recent.rates(1, 7.0, counters(published=1090), 109.0) == {
-        "in_messages": 10,
-        "out_messages": 0,
-        "dropped_messages": 0,
-        "out_bytes": 0,
-        "offered_messages": 0,
-    }
-    mark(recent, 110.0, c1=counters(published=1090))
-    told = recent.rates(1, 7.0, counters(published=1090), 113.0)
-    assert told is not None
-    assert told["in_messages"] == 5, "40 in the 8 seconds since the second mark"
-
-
 def test_who_has_come_since_then_is_measured_from_then_on() -> None:
     recent = Recent()
     assert recent.rates(1, 50.0, counters(published=5), 50.9) is None

@@ -26,7 +26,6 @@ from peers.client import Client, connect
 from peers.client.journal import History
 from peers.journal import remote_journals
 from peers.journal.remote_journals import PIECE_BYTES
-from peers.server.metrics import exposition
 from peers.transport.endpoints import Endpoint
 from peers.transport.timing import Backoff
 from tests.connections.rights.conftest import recognise
@@ -135,44 +134,26 @@ async def test_by_name_and_by_id(chain: Chain) -> None:
                 await client.journal()
 
 
-async def test_much_by_prefix_and_time_beside_a_live_stream(chain: Chain) -> None:
+async def test_much_by_prefix_and_time(chain: Chain) -> None:
     hubs = await chain(3)
-    near, far = hubs[0], hubs[2]
-    body = "x" * 1_000
-    async with connect(far.url) as source, connect(near.url) as client, client.subscribe("/live/") as live:
-        await eventually(lambda: "/live/" in far.wanted_by(near))
-        for number in range(500):
-            await source.publish("/old/a", number)
-        await source.publish_confirmed("/old/a", 500)
-        (first,) = [one async for one in client.read("/old/", start=500, hub="hub-2")]
+    body = "x" * 2_000
+    async with connect(hubs[2].url) as source, connect(hubs[0].url) as client:
+        await source.publish_confirmed("/old/a", 0)
+        (first,) = [one async for one in client.read("/old/", hub="hub-2")]
         since_us = first.time_us + 1
-        await eventually(lambda: far.server.wall_us() > since_us)
-        for number in range(3_000):
+        await eventually(lambda: hubs[2].server.wall_us() > since_us)
+        for number in range(1_500):
             await source.publish("/old/b", [number, body])
             await source.publish("/other", number)
         await source.publish_confirmed("/other", None)
-
-        async def stream() -> None:
-            for number in range(1_000):
-                await source.publish("/live/n", number)
-                if not number % 100:
-                    await asyncio.sleep(0)
-
-        publishing = asyncio.ensure_future(stream())
         since = datetime.fromtimestamp(since_us / 1e6, UTC)
-        pieces = 0
         history = client.read("/old/", start_time=since, hub="hub-2", piece_bytes=1 << 30)
-        async for piece in history.pieces():
-            pieces += 1
-            assert sum(map(len, piece.blocks)) < 6 * PIECE_BYTES
-        assert pieces > 3
+        pieces = [sum(map(len, piece.blocks)) async for piece in history.pieces()]
+        assert len(pieces) > 3
+        assert max(pieces) < 6 * PIECE_BYTES
         found = [one async for one in client.read("/old/", start_time=since, hub="hub-2")]
-        assert [one.value for one in found] == [[number, body] for number in range(3_000)]
-        assert {one.topic for one in found} == {"/old/b"}
+        assert [(one.topic, one.value) for one in found] == [("/old/b", [number, body]) for number in range(1_500)]
         assert all(one.time_us >= since_us for one in found)
-        await publishing
-        assert [(await anext(live)).value for _ in range(1_000)] == list(range(1_000))
-        assert live.lost_messages == 0
 
 
 async def test_a_record_too_large_for_a_link(chain: Chain) -> None:
@@ -288,23 +269,6 @@ async def test_what_was_deleted(chain: Chain) -> None:
         assert first == (await client.journal(hub="hub-2")).first > 0
         left = await values(client, start=first, hub="hub-2")
         assert [number for number, _ in left] == list(range(first, 20))
-
-
-async def test_another_journal_under_the_same_name(chain: Chain, start_hub: StartHub, tmp_path: Path) -> None:
-    hubs = await chain(2)
-    await record(hubs[1], 0, 1)
-    async with connect(hubs[0].url, backoff=QUICK) as client:
-        stream = client.subscribe("/n", from_offset=0, hub="hub-1")
-        async with stream as messages:
-            assert [(await anext(messages)).value for _ in range(2)] == [0, 1]
-            other = await start_hub(name="hub-1", settings=recording(tmp_path / "other"))
-            await record(other, "a", "b", "c")
-            await hubs[0].stop_dialling()
-            await hubs[1].crash()
-            hubs[0].dial(other)
-            with pytest.raises(RejectedError, match="another journal than before") as caught:
-                await anext(messages)
-            assert caught.value.code == CloseCode.GONE
 
 
 # A hub without a journal that names one.
@@ -543,32 +507,6 @@ async def test_a_consumer_whose_link_is_lost(chain: Chain) -> None:
                 await message.ack()
 
 
-async def test_what_is_counted_of_consumers(chain: Chain) -> None:
-    near, far = await chain(2, of="hub-1")
-    async with connect(near.url) as client, connect(far.url) as there:
-        await there.publish_confirmed("/a", 1)
-        async with client.consume("c", "/a", from_offset=0) as stream:
-            await (await stream.receive()).ack()
-            assert (metric(near, "hub_far_consumers_clients"), metric(far, "hub_consumers_far_clients")) == (1, 1)
-            ((shown,),) = [row["clients"] for row in await there.request("$hub/consumers", None)]
-            assert (shown["hub"], shown["id"] in near.server.core.handlers) == (near.server.id.hex(), True)
-            await eventually(
-                lambda: metric(far, "hub_consumers_answering") == metric(near, "hub_far_consumers_pending")
-            )
-            asked, answered = metric(near, "hub_far_consumers_asked_total"), metric(far, "hub_consumers_answered_total")
-            assert asked >= answered >= 3
-            assert metric(near, "hub_far_consumers_lost_total") == 0
-            await near.stop_dialling()
-            await eventually(lambda: metric(near, "hub_far_consumers_lost_total") > 0)
-    await eventually(lambda: metric(near, "hub_far_consumers_untold") == 1)
-    assert metric(near, "hub_far_consumers_clients") == 0
-
-
-def metric(hub: Hub, name: str) -> float:
-    (line,) = [line for line in exposition(hub.server).decode().splitlines() if line.startswith(f"{name} ")]
-    return float(line.split()[1])
-
-
 @pytest.mark.parametrize("at", ["far", "near", "middle"])
 async def test_what_links_let_consumers_do(chain: Chain, at: str) -> None:
     hubs = await chain(3, of="hub-2")
@@ -642,16 +580,6 @@ async def events(client: RawHttp, count: int) -> list[tuple[int | None, object]]
     return found
 
 
-async def test_events_have_the_offsets_of_the_other_journal(start_pair: StartPair) -> None:
-    near, far, endpoint = await start_pair()
-    await record(far, "before", topic="/a")
-    client = await follow(near, "prefix=/a", endpoint=endpoint)
-    offsets = await record(near, 1, topic="/a")
-    await record(far, *range(5), topic="/b")
-    offsets += await record(far, 2, 3, topic="/a")
-    assert await events(client, 3) == list(zip(offsets, [1, 2, 3], strict=True))
-
-
 async def test_history_goes_over_into_what_comes(start_pair: StartPair) -> None:
     near, far, endpoint = await start_pair()
     await record(far, *range(6), topic="/a")
@@ -660,18 +588,6 @@ async def test_history_goes_over_into_what_comes(start_pair: StartPair) -> None:
     await record(near, 6, topic="/a")
     for client, first in zip(clients, (2, 0, 4), strict=True):
         assert await events(client, 7 - first) == [(number, number) for number in range(first, 7)]
-
-
-async def test_a_way_that_is_lost(start_pair: StartPair) -> None:
-    near, far, endpoint = await start_pair()
-    client = await follow(near, "prefix=/a", endpoint=endpoint)
-    await record(far, 0, topic="/a")
-    assert await events(client, 1) == [(0, 0)]
-    await near.stop_dialling()
-    await eventually(lambda: far.server.id not in near.server.core.mesh.graph.reached)
-    await record(far, 1, 2, topic="/a")
-    near.dial(far)
-    assert await events(client, 2) == [(1, 1), (2, 2)]
 
 
 async def test_a_power_loss_there(start_pair: StartPair, start_hub: StartHub, tmp_path: Path) -> None:
@@ -709,14 +625,3 @@ async def test_a_hub_that_is_not_there(start_hub: StartHub) -> None:
     async with connect(near.url) as publisher:
         await publisher.publish("/a", 1)
     assert await events(live, 1) == [(None, 1)]
-
-
-async def test_streams_that_are_equally_far_ask_once(start_pair: StartPair) -> None:
-    near, far, endpoint = await start_pair()
-    await record(far, 0, topic="/a")
-    clients = [await follow(near, "prefix=/a", endpoint=endpoint) for _ in range(20)]
-    before = near.server.remote_journals.asked_total
-    await record(near, 1, topic="/a")
-    for client in clients:
-        assert await events(client, 1) == [(1, 1)]
-    assert near.server.remote_journals.asked_total - before < 10

@@ -57,14 +57,7 @@ def large_plan(hubs: int) -> Plan:
 
 
 def cables_of(shape: str, hubs: int, chance: Random, *, even: bool = False) -> Iterator[tuple[int, int, float]]:
-    """Draw the cables of a graph that is connected.
-
-    Args:
-        shape: One of `SHAPES`.
-        hubs: How many.
-        chance: What is drawn from.
-        even: Whether all cables are of one kind. Then what a hub hears comes in a few large reads.
-    """
+    """Draw the cables of a graph that is connected."""
     match shape:
         case "chain":
             pairs = [(site, site + 1) for site in range(hubs - 1)]
@@ -178,11 +171,7 @@ class _Churn:
 
 
 def run(plan: Plan) -> Counts:
-    """Let a history happen, and ask that all holds that must.
-
-    Raises:
-        BrokenPromiseError: Something does not hold.
-    """
+    """Let a history happen, and ask that all holds that must."""
     chance = Random(plan.seed)  # noqa: S311 -- the same each time
     if plan.shape == "full":
         plan = plan._replace(hubs=min(plan.hubs, _FULL_HUBS_LIMIT))

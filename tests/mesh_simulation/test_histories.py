@@ -19,10 +19,10 @@ from tests.mesh_simulation.world import Cable, Ending, World
 
 COSTS = ((1,), (1,), (1, 2), (1, 2, 3, 10))  # Of links: in half of the meshes all cost the same
 
-GROUPS = 10  # Of histories: each is one test
+GROUPS = 6  # Of histories: each is one test
 
 # How many hubs, in turn: defects show in small meshes, long ways only in large ones
-SIZES = (5, 8, 12, 20, 40, 5, 8, 12, 20, 8, 5, 8, 12, 20, 30, 5, 8, 12, 20, 8)
+SIZES = (5, 8, 12, 20, 5, 8, 30, 5, 8, 12, 20, 8)
 
 HISTORIES = len(SIZES) * len(SHAPES)
 
@@ -52,8 +52,8 @@ def test_hubs_that_cannot_keep_what_others_want() -> None:
         assert run(plan).delivered
 
 
-def test_more_than_a_hundred_hubs_do_so_too() -> None:
-    assert run(large_plan(120)).delivered
+def test_many_hubs_do_so_too() -> None:
+    assert run(large_plan(80)).delivered
 
 
 # A mesh that lives for long, while hubs come and go.

@@ -52,9 +52,6 @@ class Truth:
     Once the network has been quiet for a while (`expect` says from when):
     * every subscriber that wants a message gets it;
     * a message crosses each link at most once, and only towards somebody who wants it: it is taken wherever it is sent.
-
-    Args:
-        useless: Whether messages may go where nobody wants them: where hubs do not keep all that others want.
     """
 
     def __init__(self, *, useless: bool = False) -> None:
@@ -107,11 +104,7 @@ class Truth:
         self._expected[message] = set(subscribers)
 
     def check(self) -> None:
-        """Ask that whatever was expected has come.
-
-        Raises:
-            BrokenPromiseError: Somebody has not got a message.
-        """
+        """Ask that whatever was expected has come."""
         for message, subscribers in self._expected.items():
             if subscribers:
                 some = ", ".join(str(each) for each in sorted(subscribers, key=str)[:5])
@@ -158,13 +151,6 @@ class Hub:
     What a route was found to be is remembered until the mesh says that it holds no more, as the real hub does; so what
     the mesh forgets to say shows as a message that is lost. Announcements that are due on a link go before any message
     that is routed later.
-
-    Args:
-        hub: Its id.
-        clock: The time of the network.
-        offset_s: How much the clock of this hub is ahead; hubs do not compare their clocks.
-        truth: Who is told of what becomes of messages.
-        limits: How much it keeps of what others want.
     """
 
     def __init__(
@@ -362,13 +348,7 @@ class Ending(Enum):
 
 
 class Cable:
-    """Two sites between which there can be a link.
-
-    Args:
-        sites: Their numbers.
-        delay_s: How long what is sent takes.
-        cost: What the link costs in the trees.
-    """
+    """Two sites between which there can be a link."""
 
     def __init__(self, sites: tuple[int, int], delay_s: float, cost: int) -> None:
         self.sites = sites
@@ -378,15 +358,7 @@ class Cable:
 
 
 class World:
-    """A network of hubs.
-
-    Args:
-        hubs: How many.
-        cables: Between which of them, with delays in seconds.
-        seed: Of ids and of the clocks of hubs.
-        costs: One of these is drawn for each cable.
-        limits: One of these is drawn for each hub.
-    """
+    """A network of hubs."""
 
     def __init__(
         self,
@@ -504,15 +476,7 @@ class World:
         self.clock.run_for(time_s)
 
     def settle(self, publishers: Sequence[int], topics: Sequence[str]) -> None:
-        """Let the network be quiet, and ask that all agree, and that all that is published then arrives, also later.
-
-        Args:
-            publishers: The sites at which is published.
-            topics: What is published at each of them.
-
-        Raises:
-            BrokenPromiseError: They do not, or it does not.
-        """
+        """Let the network be quiet, and ask that all agree, and that all that is published then arrives, also later."""
         self.run_for(max(0.0, self._disturbed_s - self.clock.now_s))
         if not all(link.is_up or link.is_over for link in self._links):
             self.run_for(SILENT_S + 1.0)
@@ -528,11 +492,7 @@ class World:
         self.truth.forget_expected()
 
     def check_agreement(self, components: Sequence[Mapping[bytes, Hub]]) -> None:
-        """Ask that each hub knows what is true of all that it can reach.
-
-        Raises:
-            BrokenPromiseError: One does not.
-        """
+        """Ask that each hub knows what is true of all that it can reach."""
         links = self._neighbours()
         for component in components:
             true_links = {hub: links[hub] for hub in component}

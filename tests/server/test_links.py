@@ -254,44 +254,6 @@ class Scene:
         self.end_turn()
 
 
-@pytest.mark.parametrize("far", [LOW, HIGH])
-@pytest.mark.parametrize("older_dialled", [False, True])
-@pytest.mark.parametrize("newer_dialled", [False, True])
-def test_a_link_that_answers_stays(far: bytes, *, older_dialled: bool, newer_dialled: bool) -> None:
-    older, newer = FakeLink(dialled=older_dialled, used=True), FakeLink(dialled=newer_dialled)
-    scene = Scene(far, older)
-    assert not scene.links.add(far, newer, 0.0)
-    (token,) = older.asked
-    scene.links.answered(far, older, b"")
-    scene.links.answered(far, newer, token)
-    scene.links.answered(OWN, older, token)
-    assert not newer.refused
-    scene.links.answered(far, older, token)
-    assert newer.refused == [CloseCode.ALREADY_CONNECTED]
-    assert not scene.links.remove(far, newer)
-    scene.wait()
-    assert not newer.proceeded
-    assert not older.refused
-    assert far in scene.links
-
-
-def test_a_link_that_does_not_answer_goes() -> None:
-    older, newer = FakeLink(used=True), FakeLink()
-    scene = Scene(HIGH, older)
-    assert not scene.links.add(HIGH, newer, 0.0)
-    scene.keepalive.tick(PROOF_S - 0.5)
-    assert not older.refused
-    scene.wait()
-    assert older.refused == [CloseCode.ALREADY_CONNECTED]
-    assert newer.proceeded == 1
-    assert not scene.links.remove(HIGH, older)
-    scene.links.answered(HIGH, older, older.asked[0])
-    assert not newer.refused
-    assert scene.links.remove(HIGH, newer)
-    assert len(scene.links) == 0
-    assert not len(scene.keepalive)
-
-
 def test_of_several_that_wait_the_last_one_counts() -> None:
     older, first, second = FakeLink(used=True), FakeLink(), FakeLink()
     scene = Scene(HIGH, older)

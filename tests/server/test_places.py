@@ -179,16 +179,6 @@ async def test_a_flood_leaves_nothing_in_the_line() -> None:
     assert not places._line
 
 
-async def test_the_hub_stops() -> None:
-    places = handshakes()
-    each = shaking(places, 3)
-    places.close()
-    (late,) = shaking(places, 1)
-    assert [one.aborted for one in (*each, late)] == [1] * 4
-    assert not len(places)
-    assert not places._timers
-
-
 # What is done in one turn.
 
 

@@ -306,16 +306,6 @@ def test_one_that_is_always_behind() -> None:
     assert queue.observed == (3, 7.0 + (8.0 - 7.0))
 
 
-def test_the_oldest_are_dropped() -> None:
-    queue = Queue(messages=3)
-    queue.offer(4)
-    assert queue.resume(1.0, takes=1)
-    queue.offer(3)
-    assert queue.handler.dropped_messages == 3
-    assert queue.resume(4.0, takes=1)
-    assert queue.observed == (2, 1.0 + 3.0)
-
-
 # How much memory there is, and giving back what is free.
 
 

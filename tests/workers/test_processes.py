@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import random
-import resource
 import signal
 import urllib.error
 import urllib.request
@@ -71,7 +70,6 @@ async def until(hub: HubProcess, path: str, wanted: tuple[int, str]) -> None:
     ("arguments", "text"),
     [
         (("--workers", "0"), "a whole number from 1 to 64"),
-        (("--workers", "65"), "a whole number from 1 to 64"),
         (("--workers", "2", "--listen", "unix:///tmp/never.sock"), "they serve tcp, tls, ws and wss"),
         (("--workers", "2", "--listen", "wss://127.0.0.1:0"), "tls.certificate"),
     ],
@@ -118,7 +116,7 @@ async def test_clients_may_take_the_time_there_is(start_workers: StartWorkers, s
         await publisher.publish("/flood", [-1, b""])
         await asyncio.wait([first], timeout=0.02)
     await slow.subscribe("/flood")
-    total = 10_000
+    total = 4_000
     await publisher.send(numbered("/flood", range(total), padding=1000))
     await publisher.ping()
     hub.signal(signal.SIGTERM)
@@ -388,25 +386,6 @@ async def test_a_core_that_is_killed(start_process: StartProcess, tmp_path: Path
     code, log = await hub.wait_ended()
     assert code == 0
     assert "Traceback" not in log
-
-
-async def test_no_descriptors(start_workers: StartWorkers) -> None:
-    hub = await start_workers()
-    url = hub.endpoints[0].location
-    workers = await both_up(hub)
-    limits = resource.prlimit(hub.pid, resource.RLIMIT_NOFILE)
-    async with connect(url) as one, connect(url) as other, other.subscribe("/a") as messages:
-        resource.prlimit(hub.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
-        os.kill(workers[1], signal.SIGKILL)
-        for reason in ("killed by SIGKILL", "it cannot be started: Too many open files"):
-            assert (await hub.wait_logged("worker ended"))["reason"] == reason
-        first = asyncio.create_task(anext(messages))
-        while not first.done():
-            with contextlib.suppress(ConnectionLostError):
-                await one.publish("/a", 1)
-            await asyncio.wait([first], timeout=0.02)
-        resource.prlimit(hub.pid, resource.RLIMIT_NOFILE, limits)
-        assert (await hub.wait_logged("worker is up"))["worker"] == 1
 
 
 async def connected(url: str) -> Client:

@@ -175,15 +175,6 @@ def test_the_file_of_an_offset_is_found(entries: list[Entry], offset: int) -> No
     assert Manifest(entries).place_of(offset) == expected
 
 
-def test_an_empty_manifest() -> None:
-    manifest = Manifest()
-    assert (manifest.first, manifest.next, manifest.place_of(5)) == (None, None, 0)
-
-
-def test_a_manifest_may_have_gaps() -> None:
-    assert Manifest([entry(0, 5), entry(9, 12)]).place_of(6) == 1
-
-
 @pytest.mark.parametrize(
     ("entries", "text"),
     [

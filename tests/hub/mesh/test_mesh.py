@@ -148,74 +148,6 @@ def test_whoever_has_missed_an_announcement_asks_for_a_full_copy() -> None:
     assert b.wanted[a.id] == {"/lost", "/late"}
 
 
-@pytest.mark.parametrize("missed", [False, True], ids=["merged", "missed"])
-def test_what_came_and_went_is_gone_where_a_neighbour_knew_it(missed: bool) -> None:  # noqa: FBT001
-    a, b, c = Hub(1), Hub(2), Hub(3)
-    connect(a, b)
-    connect(a, c)
-    connect(b, c)
-    settle(a, b, c, now_s=0)
-    a.mesh.change(Change(("/before",)))
-    a.mesh.check(5)
-    tell(a, b)  # which has not told c yet
-    a.mesh.change(Change(("/between",)))
-    a.mesh.check(10)
-    tell(a, c)
-    if missed:
-        a.mesh.take(next(link for link, far in a.links.items() if far is b))
-    a.mesh.change(Change((), ("/between",)))
-    a.mesh.check(20)
-    tell(a, b)
-    tell(b, a)
-    a.mesh.check(21)
-    tell(a, b)
-    assert b.mesh.records[a.id].seq == a.mesh.records[a.id].seq > c.mesh.records[a.id].seq
-    assert c.wanted[a.id] == {"/before", "/between"}
-    tell(b, c)
-    settle(a, b, c, now_s=22)
-    assert b.wanted[a.id] == c.wanted[a.id] == {"/before"}
-
-
-def test_two_hubs_with_one_id_are_noticed_and_neither_stops_the_others() -> None:
-    a, b, twin = Hub(1), Hub(2), Hub(1)
-    connect(a, b)
-    a.mesh.change(Change(("/a",)))
-    settle(a, b, now_s=0)
-    for tick in range(3):
-        twin.mesh.change(Change((f"/twin/{tick}",)))
-        twin.mesh.check(tick)
-    told = Announcement(a.id, 0, 99, "twin", (), ("/twin",))
-    c = Hub(3)
-    connect(b, c)
-    settle(a, b, c, now_s=1)
-    b.mesh.hear(next(link for link, far in b.links.items() if far is c), told)
-    settle(a, b, c, now_s=2)
-    assert a.clashes
-    assert a.mesh.statistics().clashes_total == len(a.clashes)
-    assert a.mesh.records[a.id].seq > 99
-    assert b.wanted[a.id] == c.wanted[a.id] == {"/a"}
-
-
-@pytest.mark.parametrize("far_links", [1, 2])
-def test_two_hubs_with_one_id_and_one_number(far_links: int) -> None:
-    a, b, c, twin, d = Hub(1), Hub(2), Hub(3), Hub(1), Hub(4)
-    connect(a, b)
-    connect(twin, c)
-    settle(a, b, now_s=0)
-    settle(twin, c, now_s=0)
-    if far_links == 2:
-        a.mesh.change(Change(("/a",)))
-        connect(twin, d)
-        settle(a, b, now_s=1)
-        settle(twin, c, d, now_s=1)
-    assert a.mesh.records[a.id].seq == twin.mesh.records[a.id].seq
-    connect(b, c)
-    for now_s in (2, 3, 5):
-        settle(a, b, c, d, twin, now_s=now_s)
-    assert a.clashes
-    assert twin.clashes
-
-
 @pytest.mark.parametrize("seq", [OUTBID_LIMIT, OUTBID_LIMIT + 1, SEQ_LIMIT])
 def test_a_number_that_leaves_no_room_above_it_is_not_outbid(seq: int) -> None:
     a, _, link = pair()
@@ -329,19 +261,6 @@ def test_whoever_watches_is_told_of_hubs_and_links() -> None:
     settle(a, b, c, now_s=100)
     assert [hub for change, _ in a.changes for hub in change.appeared] == [c.id]
     assert [link for change, _ in a.changes for link in change.linked] == [(b.id, c.id, 1)]
-
-
-def test_a_link_whose_place_another_one_has_taken_leaves_nothing_behind() -> None:
-    a, b, _ = pair()
-    (older,) = a.links
-    newer = Link(b)
-    a.mesh.link_up(newer, b.id)
-    a.mesh.hear(newer, Digest(()))
-    a.mesh.link_down(older)
-    a.mesh.check(1)
-    assert a.mesh.take(older) == []
-    assert a.mesh.take(newer)
-    assert list(a.mesh.links) == [newer]
 
 
 def test_who_asks_again_and_again_is_answered_a_few_times_and_then_once_a_second() -> None:

@@ -10,12 +10,11 @@ import pytest
 from hub.errors import CloseCode, HubError, NotAllowedError, RejectedError, UsageError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from hub.mesh.announcement import Announcement
 from hub.messages.request_frame import FLAG_NAMED, Request, Status
 from hub.policy.language import read_policy
 from hub.requests.hub_services import VALUES_LIMIT, Answer, Later, Questions, target_at
 from tests.hub.fakes import at_once
-from tests.hub.requests.party import FakePoster, Room, answers, asked, reply, request
+from tests.hub.requests.party import FakePoster, Room, answers, request
 
 
 def double(_: Handler, value: Any) -> Any:
@@ -100,21 +99,6 @@ def test_too_many_in_one_turn() -> None:
     assert statuses == [Status.OK] * VALUES_LIMIT + [Status.OVERFLOW]
     room.ask(requester, request("$hub/double", 100, 1))
     assert answers(told.take()) == [(100, Status.OK, 2)]
-
-
-def test_who_asks() -> None:
-    room = Room()
-
-    def name(handler: Handler, value: Any) -> Any:
-        if value != handler.id:
-            raise NotAllowedError(Status.NOT_ALLOWED, "that is somebody else's")
-        return handler.id
-
-    room.requests.hub_services.add("$hub/mine", name)
-    requester, told = room.join()
-    room.ask(requester, request("$hub/mine", 5, requester.id))
-    room.ask(requester, request("$hub/mine", 6, requester.id + 1))
-    assert answers(told.take()) == [(5, Status.OK, requester.id), (6, Status.NOT_ALLOWED, "that is somebody else's")]
 
 
 def test_what_is_for_admins() -> None:
@@ -222,56 +206,6 @@ def near(room: Room) -> tuple[Handler, FakePoster]:
 
 def question(hub: bytes, first: int, value: object = 1) -> Request:
     return request(target_at(hub, "what").decode(), first, value)
-
-
-def test_this_hub_answers(room: Room, told: Told) -> None:
-    link, outlet = room.link(THERE)
-    room.ask(link, question(HERE, 7, "now?"))
-    ((by, value, answer),) = told.asked
-    assert (by, value, outlet.take()) == (link, "now?", [])
-    answer(Status.OK, msgpack.packb("later"))
-    room.turn()
-    assert answers(outlet.take()) == [(7, Status.OK, "later")]
-    for code, status in ((CloseCode.NOT_ALLOWED, Status.NOT_ALLOWED), (CloseCode.BAD_DATA, Status.FAILED)):
-        told.refusal = RejectedError(code, "no")
-        room.ask(link, question(HERE, 8))
-        assert answers(outlet.take()) == [(8, status, "no")]
-
-
-def test_it_goes_on_to_the_link_that_leads_there(room: Room, told: Told, near: tuple[Handler, FakePoster]) -> None:
-    link, outlet = room.link(THERE)
-    other, _ = room.link(b"o" * 16)
-    room.core.mesh.hear(link, Announcement(THERE, 1, 2, "", ((HERE, 1), (BEYOND, 1))))
-    room.core.mesh.hear(link, Announcement(BEYOND, 0, 1, "", ((THERE, 1),)))
-    room.core.mesh.check(0.0)
-    for hub in (THERE, BEYOND):
-        room.ask(near[0], question(hub, 5, "there?"))
-        (item,) = outlet.posted
-        assert isinstance(item, Request)
-        assert item.target == target_at(hub, "what")
-        ((issued, value),) = asked(outlet.take())
-        assert value == ["there?", near[0].id, link.id]
-        assert room.answer(other, reply(issued, "no")) != ""
-        room.answer(link, reply(issued, "yes"))
-        assert answers(near[1].take()) == [(5, Status.OK, "yes")]
-    assert told.asked == []
-
-
-def test_a_link_is_lost(room: Room, told: Told, near: tuple[Handler, FakePoster]) -> None:  # noqa: ARG001 -- is there
-    link, _ = room.link(THERE)
-    room.ask(near[0], question(THERE, 5))
-    room.core.detach(link, "lost")
-    room.settle()
-    assert answers(near[1].take()) == [(5, Status.RESPONDER_GONE, "the service was lost before it answered")]
-    room.core.mesh.check(0.0)
-    room.ask(near[0], question(THERE, 6))
-    assert answers(near[1].take()) == [(6, Status.NO_RESPONDER, "no way leads there now")]
-
-
-def test_it_does_not_go_back(room: Room, told: Told) -> None:  # noqa: ARG001 -- is there
-    link, outlet = room.link(THERE)
-    room.ask(link, question(THERE, 5))
-    assert answers(outlet.take()) == [(5, Status.NO_RESPONDER, "no way leads there now")]
 
 
 def test_what_this_hub_does_not_let_on(room: Room, told: Told, near: tuple[Handler, FakePoster]) -> None:

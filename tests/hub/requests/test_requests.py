@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from unittest.mock import patch
 
 import pytest
@@ -14,7 +13,7 @@ from hub.mesh.announcement import Announcement
 from hub.messages.frame import FLAG_BATCH, FLAG_SHARED
 from hub.messages.request_frame import Reply, Request, Status
 from hub.names.claim import Announced, Wish
-from hub.requests.services import COMPARED, Block, PureBlock
+from hub.requests.services import Block, PureBlock
 from tests.hub.fakes import at_once, handler_of
 from tests.hub.requests.party import MOST, FakePoster, Room, answers, asked, packed, reply, request
 
@@ -135,14 +134,6 @@ def test_fewest_pending_then_in_turn(room: Room, requester: Handler) -> None:
     room.answer(services[1][0], reply(0, "done"))
     room.ask(requester, request("/a", 10, 10))
     assert taken(services[1][1]) == [[10]]
-
-
-def test_of_very_many_the_next_ones_are_compared(room: Room, requester: Handler) -> None:
-    services = [room.join("/a") for _ in range(COMPARED * 3)]
-    for number in range(len(services)):
-        room.ask(requester, request("/a", number, number))
-    shares = Counter(len(one) for one in taken(*(outlet for _, outlet in services)))
-    assert shares == {1: len(services)}
 
 
 def test_what_is_known_of_a_topic_is_forgotten(room: Room) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
@@ -321,6 +322,7 @@ class TestPure(_Short):
 
 class TestBuilt(_Short):
     block = Block
+    settings = settings(max_examples=settings().max_examples // 2)
 
 
 del _Short

@@ -9,12 +9,8 @@ from hub.handlers.delivery import Role
 from hub.labels.envelope import tagged
 from hub.labels.rules import Rule
 from hub.mesh.announcement import Announcement, Digest, Leaf
-from hub.messages.request_frame import Status
 from hub.names.claim import Announced, Change, Standing, Wish
-from hub.prefixes import Change as Filter
 from hub.scheduling.scheduler import STEPS_PER_TURN
-from tests.hub.fakes import at_once
-from tests.hub.requests.party import answers, asked, reply, request
 from tests.hub.rights.hall import Guest, Hall
 
 POLICY = """
@@ -57,25 +53,6 @@ def give(guest: Guest, role: str) -> None:
 @pytest.fixture
 def hall() -> Hall:
     return Hall(POLICY)
-
-
-def test_services_are_taken_away(hall: Hall) -> None:
-    alice, client = hall.join("alice", roles=["all"]), hall.join(None)
-    changes: list[Filter] = []
-    hall.core.requests.services.tell(changes.append)
-    at_once(hall.core.requests.serving(alice.handler, ["/a/x", "/b", "/b"]))
-    hall.core.requests.ask(client.handler, request("/b", 1, 1), 0)
-    told = Told(alice)
-    give(alice, "some")
-    assert told == ["no longer granted to user 'alice', and taken away: serve '/b'"]
-    assert changes == [Filter(added=("/a/x",)), Filter(added=("/b",)), Filter(removed=("/b",))]
-    hall.core.requests.ask(client.handler, request("/b", 2, 1), 0)
-    hall.core.flush()
-    assert asked(alice.outlet.take()) == [(0, 1)]
-    assert [status for _, status, _ in answers(client.outlet.take())] == [Status.NO_RESPONDER]
-    hall.core.requests.answer(alice.handler, reply(0, "late"))
-    hall.core.flush()
-    assert answers(client.outlet.take()) == [(1, Status.OK, "late")]
 
 
 def test_names_are_taken_away(hall: Hall) -> None:
@@ -188,17 +165,6 @@ def test_many_things_are_named_in_part(hall: Hall) -> None:
     assert alice.handler.prefixes == {}
 
 
-def test_only_what_it_may_concern_is_forgotten(hall: Hall) -> None:
-    alice, source = hall.join("alice", "/a", roles=["all"], narrows=True), hall.join(None, "")
-    hall.core.subscribe_rules(alice.handler, [Rule(("red",))])
-    source.send(("/a", 1), ("/b", 2), (tagged("/b", ["red"]), 3), (tagged("/b", ["blue"]), 4))
-    source.send(*((f"/c/{number}", 0) for number in range(10)))
-    give(alice, "some")
-    assert len(hall.core.routes.table) == 12
-    source.send((tagged("/b", ["red"]), 5), ("/a", 6))
-    assert alice.take() == [1, 3, 6]
-
-
 def test_many_handlers_take_a_share_of_each_turn(hall: Hall) -> None:
     guests = [hall.join("alice", "/a", "/b", roles=["all"]) for _ in range(STEPS_PER_TURN)]
     source = hall.join(None)
@@ -218,19 +184,6 @@ def test_many_handlers_take_a_share_of_each_turn(hall: Hall) -> None:
     assert [guest.take() for guest in guests] == [[]] * len(guests)
 
 
-def test_rights_that_change_while_they_are_judged(hall: Hall) -> None:
-    many = [f"/b/{number}" for number in range(2 * STEPS_PER_TURN)]
-    alice = hall.join("alice", *many, roles=["all"])
-    hall.core.flush()
-    give(alice, "none")
-    left = len(alice.handler.prefixes)
-    assert 0 < left < len(many)
-    give(alice, "all")
-    for _ in range(5):
-        hall.core.flush()
-    assert len(alice.handler.prefixes) == left
-
-
 def test_rules_are_taken_away(hall: Hall) -> None:
     alice, source = hall.join("alice", roles=["all"]), hall.join(None)
     rules = [Rule(("red",)), Rule(("red",), "/a/"), Rule(("red",), "/b")]
@@ -245,12 +198,3 @@ def test_rules_are_taken_away(hall: Hall) -> None:
     assert alice.take() == [1]
     give(alice, "none")
     assert list(hall.core.rules.of(alice.handler)) == []
-
-
-def test_a_peer_hub_with_other_rights(hall: Hall) -> None:
-    link, source = hall.join("alice", "", role=Role.LINK, roles=["all"]), hall.join(None)
-    source.send(("/b", 0))
-    assert link.take() == [0]
-    give(link, "some")
-    source.send(("/a", 1), ("/b", 2))
-    assert link.take() == [1]

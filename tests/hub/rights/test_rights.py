@@ -54,28 +54,6 @@ def test_a_refused_run_takes_no_other_with_it() -> None:
     assert alice.handler.published_messages == 8
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    hall = Hall('[roles.a]\npublish = ["*"]\n[roles.b]\npublish = ["/s/{user}"]\n[users]\nalice = ["a"]')
-    alice, reader = hall.join("alice"), hall.join(None, "")
-    count = DECIDED_LIMIT + 100
-    for number in range(count):
-        alice.send((f"/s/{number}", number))
-    rights = alice.handler.rights
-    assert rights is not None
-    assert len(rights.publishes_in) == 100
-    assert hall.core.authority.forgotten_total == 1
-    assert reader.take() == list(range(count))
-    assert alice.refused == []
-
-
-def test_a_name_that_is_not_ones_own_is_refused_first() -> None:
-    hall = Hall(POLICY)
-    alice = hall.join("alice")
-    alice.send((tagged("/x", sender="not.mine"), 1), (tagged("/zeek", sender="not.mine"), 2))
-    assert {text for text, _ in alice.refused} == {"sender 'not.mine': that name is not yours"}
-    assert alice.refused_messages == 2
-
-
 # While one policy takes the place of another.
 
 
@@ -254,35 +232,6 @@ def ask(guest: Guest, target: str, *values: object, flags: int = 0, first: int =
     guest.hall.core.requests.ask(guest.handler, request(target, first, *(values or (1,)), flags=flags), 0)
     guest.hall.core.flush()
     return answers(poster.take())
-
-
-@pytest.mark.parametrize(
-    ("target", "flags"),
-    [
-        ("/searching", 0),
-        ("/search/admin", 0),
-        ("/search/admin/x", 0),
-        ("/other", 0),
-        ("$hub/users", 0),
-        ("$hub/namesx", 0),
-        ("", 0),
-        ("org.example.Root", FLAG_NAMED),
-        ("org.example", FLAG_NAMED),
-    ],
-)
-def test_what_is_not_granted_is_answered(target: str, flags: int) -> None:
-    hall = Hall(ASKING)
-    alice, service = hall.join("alice"), serving(hall, None, "/search", "/other")
-    hall.core.names.claim(service.handler, Wish("org.example.Root"), 1)
-    text = f"request {target!r}: not granted to user 'alice'"
-    audit: list[tuple[object, ...]] = []
-    hall.core.requests.on_not_allowed = lambda *what: audit.append(what)
-    for values in ((1,), (1, 2, 3)):
-        told = ask(alice, target, *values, flags=flags)
-        assert told == [(1 + place, Status.NOT_ALLOWED, text) for place in range(len(values))]
-    assert audit == [(alice.handler, text, 1), (alice.handler, text, 3)]
-    assert service.outlet.take() == []
-    assert hall.core.requests.statistics().pending == 0
 
 
 def test_what_may_be_asked_is_remembered_within_bounds() -> None:
