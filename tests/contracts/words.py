@@ -22,12 +22,9 @@ CELL_WORDS = 20
 NOT_YET = (
     "CONTRIBUTING.md",
     "docs/architecture.md",
-    "docs/clients.md",
     "docs/console.md",
     "docs/embedding.md",
-    "docs/names-and-labels.md",
     "docs/reference/",
-    "docs/requests.md",
     "docs/security.md",
     "docs/workers.md",
     "examples/",
