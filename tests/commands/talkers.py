@@ -108,10 +108,7 @@ class Talk:
         return found
 
     async def numbers_and_gaps(self, stop: int, start: int = 0) -> list[int | Gap]:
-        """Read values numbered from `start` to `stop` and notices of lost ones, until all are told or the hub closes.
-
-        Each gap must stand exactly where the numbers are missing, and say how many.
-        """
+        """Read values from `start` to `stop` and notices of lost ones, each where they are missing, or to the end."""
         found: list[int | Gap] = []
         expected = start
         while expected < stop:
@@ -394,16 +391,7 @@ class HttpTalker(Talk):
 async def talker(
     hub: Hub, kind: str, endpoint: Endpoint, *prefixes: str, receive_bytes: int | None = None, **hello: Any
 ) -> Any:
-    """Connect a client that is welcomed, and subscribed to some prefixes.
-
-    Args:
-        hub: The hub.
-        kind: One of `KINDS`.
-        endpoint: Where the hub listens for that.
-        prefixes: What it subscribes to.
-        receive_bytes: Size of its receive buffer.
-        hello: What it says of itself: `name`, `queue`, `token`, `narrow`; over frames also `frame`.
-    """
+    """Connect a client that is welcomed, and subscribed to some prefixes."""
     one: Any
     if kind == "http":
         headers = {"User-Agent": hello.get("name"), "Authorization": hello.get("token") and f"Bearer {hello['token']}"}

@@ -78,10 +78,7 @@ async def test_an_address_that_cannot_be_reached(hub: Hub, url: str) -> None:
 
 
 async def test_a_refusal_is_not_repeated_quickly(start_hub: StartHub) -> None:
-    """A far side that says "already connected" says so as long as that link stands: when it goes, the dialler is there.
-
-    The first attempt behind that is at once, whatever the bound.
-    """
+    """A far side that says "already connected" says so as long as that link stands; then the dialler is there."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
     near.dial(far)
     await eventually(lambda: len(near.server.links) == 1)

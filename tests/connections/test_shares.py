@@ -82,11 +82,7 @@ async def test_reads_of_the_journal_leave_places_for_others(start_hub: StartHub,
 
 
 class Places:
-    """A hub with WebSockets in which alice may have two connections.
-
-    Args:
-        hub: In which nobody is known yet.
-    """
+    """A hub with WebSockets in which alice may have two connections."""
 
     text = "user alice has 2 connections, 1 more are too many: the limit for this user is 2"
 
@@ -238,10 +234,7 @@ def crowd(hub: Hub) -> list[HandlerStatistics]:
 
 @pytest.mark.parametrize("secured", [False, True])
 async def test_many_connections_that_do_not_read(start_hub: StartHub, *, secured: bool) -> None:
-    """All that their transports hold is their user's part at most, whatever is published and however often.
-
-    Nobody else's messages are lost, and small ones still come to a connection of the same user that reads.
-    """
+    """All that their transports hold is their user's part at most, whatever is published and however often."""
     count = 60
     hub, publisher, quiet, own = await besieged(start_hub, secured=secured, count=count)
     part = count * WHOLE_PER_CONNECTION // 2

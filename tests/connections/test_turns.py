@@ -130,10 +130,7 @@ async def test_a_publisher_waits_for_its_crowd(stage: Stage) -> None:
 
 
 async def test_answers_stand_behind_what_came_in_earlier_turns(stage: Stage) -> None:
-    """A client that waits for its turn to be written to, and asks for something, gets first what it should have got.
-
-    What it brings itself stands behind the answer, as always.
-    """
+    """A client that waits for its turn to be written to, and asks for something, gets first what it should have got."""
     crowd = stage.crowd("/crowd/")
     late = stage.client()
     late.data_received(encode_subscription(Kind.SUBSCRIBE, ["/crowd/"]))

@@ -26,10 +26,7 @@ class Way:
 
 
 class Table:
-    """A route table that does as the test says. Topics that begin with `!` are refused, others need no subscriber.
-
-    `swap` changes where topics go, as a subscription does, and forgets what is remembered.
-    """
+    """A route table that does as the test says. Topics that begin with `!` are refused, others need no subscriber."""
 
     def __init__(self, ways: dict[bytes, str] | None = None, *, other: str = "nobody") -> None:
         self.table: dict[bytes, Way] = {}

@@ -408,10 +408,7 @@ ALIVE = [phase for phase in Phase if phase is not Phase.CLOSED]
 @pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.name)
 @pytest.mark.parametrize("phase", ALIVE, ids=lambda phase: phase.name)
 def test_every_pair(phase: Phase, kind: Kind) -> None:
-    """What is in the table goes on; what is not ends it with 1002 and a text that names the kind and the state.
-
-    But kinds that may be passed over are.
-    """
+    """What is in the table goes on; what is not ends it with 1002 and a text that names the kind and the state."""
     side = side_in(phase)
     side.hear(BODIES[kind])
     if (phase, kind) in ALLOWED:

@@ -88,11 +88,6 @@ class Endpointlike:
         self._writer.write_eof()
 
     async def frame(self) -> bytes:
-        """Return the next frame without its length.
-
-        Raises:
-            asyncio.IncompleteReadError: The hub has closed.
-        """
         (size,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
         return await self._reader.readexactly(size)
 

@@ -541,23 +541,6 @@ async def test_a_zeek_that_comes_to_two_hubs_at_once(start_hub: StartHub) -> Non
     assert len(gateways(hubs)) == 1
 
 
-async def test_meshes_that_become_one(start_hub: StartHub) -> None:
-    hubs = [await start_hub(hub_id=hub_id) for hub_id in _IDS[:2]]
-    readers = [await hub.client(_PREFIX) for hub in hubs]
-    first, second = await hubs[1].zeek(), await hubs[0].zeek()
-    assert first.hub_filter == second.hub_filter == (_PREFIX,)
-    publish(1, first, second)
-    assert [await numbers(reader, 1) for reader in readers] == [[0], [0]]
-    hubs[0].dial(hubs[1])
-    assert await second.told() == ()
-    await wanted(*hubs)
-    assert gateways(hubs) == {_IDS[1]}
-    publish(3, first, second, first=1)
-    for hub, reader in zip(hubs, readers, strict=True):
-        assert await numbers(reader, 3) == [1, 2, 3]
-        await nothing_more(hub, reader)
-
-
 async def test_a_link_that_may_not_bring_everything(start_hub: StartHub) -> None:
     hubs = await row(start_hub)
     (link,) = hubs[0].server.core.mesh.links

@@ -39,10 +39,7 @@ bob = []
 
 
 def recognise(hub: Hub, policy: Policy = POLICY) -> None:
-    """Have a hub recognise users by the names that far sides give themselves.
-
-    A Zeek is alice. `narrow-` before the name is for programs of Zeek's API, which cannot ask for that.
-    """
+    """Have a hub recognise users by the names that far sides give themselves."""
     core = hub.server.core
     core.authority.adopt(policy)
     attach = core.attach

@@ -1,4 +1,4 @@
-"""Hubs that listen for WebSockets, and clients in both encodings."""
+"""Hubs that listen for WebSockets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,3 @@ __all__ = ["pytest_asyncio_loop_factories"]
 @pytest.fixture
 def default_url() -> str:
     return "ws://127.0.0.1:0"
-
-
-@pytest.fixture(params=["hub.v1.json", "hub.v1.msgpack"])
-def subprotocol(request: pytest.FixtureRequest) -> str:
-    return str(request.param)

@@ -54,10 +54,7 @@ def user_of(handler: Handler) -> str:
 
 
 async def test_a_known_header(hub: Hub, known: KnownTokens) -> None:
-    """Its user is known with the handshake, and the first `welcome` says how long that holds; `hello` needs no token.
-
-    The connection is charged to that user from then on, so that nobody takes its place any more.
-    """
+    """Its user is known with the handshake, and charged from then on; `hello` needs no token."""
     client, welcome = await shaken(hub, authorization(known.token("alice", seconds=60.0)))
     assert isinstance(welcome["until"], float)
     assert 50.0 < welcome["until"] <= 60.0

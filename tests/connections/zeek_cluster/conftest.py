@@ -99,8 +99,8 @@ def broker(start_broker: Callable[[], ZmqBroker]) -> ZmqBroker:
 def start(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[..., ZmqNode]]:
     nodes: list[ZmqNode] = []
 
-    def start(endpoint: Endpoint, node_id: str, *topics: str) -> ZmqNode:
-        node = ZmqNode(context, endpoint, node_id)
+    def start(endpoint: Endpoint, node_id: str, *topics: str, **further: Any) -> ZmqNode:
+        node = ZmqNode(context, endpoint, node_id, **further)
         node.subscribe(*topics)
         nodes.append(node)
         return node

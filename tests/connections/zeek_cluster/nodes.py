@@ -21,16 +21,6 @@ HELLO = Event("Cluster::hello", "worker-1", "zeromq_worker-1")  # an event as no
 
 
 class ZmqNode:
-    """One node.
-
-    Args:
-        context: Of libzmq.
-        broker: Where the central broker is.
-        node_id: What it calls itself.
-        receive_hwm: How many messages libzmq keeps for it that it has not read.
-        secure: Sets what its sockets need for CURVE, if they are to speak it.
-    """
-
     def __init__(
         self,
         context: zmq.Context[zmq.Socket[bytes]],
@@ -99,16 +89,6 @@ _ANSWER = "Cluster::hello"
 
 
 class ZeekNode(ZmqNode):
-    """One node. Zeek's main loop is `run`.
-
-    Args:
-        context: Of libzmq.
-        broker: Where the central broker is.
-        name: Of the node.
-        layout: The names of all nodes, as `Cluster::nodes` has them.
-        serializer: Which one its events are in; what is in another one is an error.
-    """
-
     def __init__(
         self,
         context: zmq.Context[zmq.Socket[bytes]],
@@ -198,12 +178,7 @@ class ZeekNode(ZmqNode):
 
 
 class ZmqBroker:
-    """One broker, in a thread of its own; ports that the system picks at first, and then the same ones again.
-
-    Args:
-        context: Of libzmq.
-        secure: Sets what its sockets need for CURVE, if they are to speak it.
-    """
+    """One broker, in a thread of its own; ports that the system picks at first, and then the same ones again."""
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], secure: Callable[[zmq.Socket[bytes]], None] = lambda _: None

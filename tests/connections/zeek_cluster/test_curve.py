@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,27 +48,6 @@ def as_server(socket: Socket) -> None:
 
 
 @pytest.fixture
-def context() -> Iterator[zmq.Context[Socket]]:
-    context: zmq.Context[Socket] = zmq.Context()
-    yield context
-    context.destroy(linger=0)
-
-
-@pytest.fixture
-def start_node(context: zmq.Context[Socket]) -> Iterator[Callable[..., ZmqNode]]:
-    nodes: list[ZmqNode] = []
-
-    def start(endpoint: Endpoint, node_id: str, *topics: str, secure: Secure) -> ZmqNode:
-        nodes.append(ZmqNode(context, endpoint, node_id, secure=secure))
-        nodes[-1].subscribe(*topics)
-        return nodes[-1]
-
-    yield start
-    for node in nodes:
-        node.close()
-
-
-@pytest.fixture
 def zeek(tmp_path: Path) -> dict[str, Any]:
     for name, key in (("broker", SERVER_SECRET), ("node", CLIENT_SECRET)):
         write_secret(tmp_path / f"{name}.key", decode_key(key.decode()))
@@ -90,14 +69,14 @@ def broker_url(endpoint: Endpoint) -> str:
 # What works.
 
 
-async def test_nodes_of_an_encrypted_cluster(zeek: dict[str, Any], start_node: Callable[..., ZmqNode]) -> None:
+async def test_nodes_of_an_encrypted_cluster(zeek: dict[str, Any], start: Callable[..., ZmqNode]) -> None:
     async with (
         running("hub", (), "zeek+zmq://127.0.0.1:0", zeek=zeek) as hub,
         connect(hub.endpoints[0].location) as client,
     ):
         broker = hub.endpoints[1]
-        sender = start_node(broker, "sender", secure=as_client())
-        reader = start_node(broker, "reader", "zeek.a", secure=as_client())
+        sender = start(broker, "sender", secure=as_client())
+        reader = start(broker, "reader", "zeek.a", secure=as_client())
         await eventually(lambda: sender.is_told("zeek.a"))
         async with client.subscribe("zeek.") as messages:
             await eventually(lambda: sender.is_told("zeek."))
@@ -117,12 +96,12 @@ async def test_nodes_of_an_encrypted_cluster(zeek: dict[str, Any], start_node: C
 
 
 async def test_a_node_of_an_encrypted_cluster(
-    context: zmq.Context[Socket], zeek: dict[str, Any], start_node: Callable[..., ZmqNode]
+    context: zmq.Context[Socket], zeek: dict[str, Any], start: Callable[..., ZmqNode]
 ) -> None:
     broker = ZmqBroker(context, as_server)
     try:
         async with running("hub", (broker_url(broker.endpoint),), zeek=zeek) as hub:
-            node = start_node(broker.endpoint, "node", "zeek.to.", secure=as_client())
+            node = start(broker.endpoint, "node", "zeek.to.", secure=as_client())
             async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from.") as messages:
                 for _ in range(2):
                     await eventually(lambda: node.is_told("zeek.from."))
@@ -173,14 +152,14 @@ async def test_logs_of_an_encrypted_cluster(zeek: dict[str, Any], context: zmq.C
     ids=["another key", "another server", "no key"],
 )
 async def test_strangers_at_an_encrypted_port(
-    zeek: dict[str, Any], start_node: Callable[..., ZmqNode], secure: Secure, kind: str, told: str
+    zeek: dict[str, Any], start: Callable[..., ZmqNode], secure: Secure, kind: str, told: str
 ) -> None:
     async with running("hub", (), "zeek+zmq://127.0.0.1:0", "zeek+log://127.0.0.1:0", zeek=zeek) as hub:
         with structlog.testing.capture_logs() as logs:
-            stranger = start_node(hub.endpoints[1], "stranger", "zeek.secret", secure=secure)
+            stranger = start(hub.endpoints[1], "stranger", "zeek.secret", secure=secure)
             stranger.publish_event("zeek.a")
             await eventually(lambda: hub.server.zeek.failed_handshakes[kind] >= 2)
-            node = start_node(hub.endpoints[1], "node", "zeek.a", secure=as_client())
+            node = start(hub.endpoints[1], "node", "zeek.a", secure=as_client())
             await eventually(lambda: node.is_told("zeek.a"))
             node.publish_event("zeek.a")
             await eventually(lambda: node.events)
@@ -213,15 +192,13 @@ async def test_brokers_that_do_not_fit(context: zmq.Context[Socket], zeek: dict[
         encrypted.stop()
 
 
-async def test_a_key_that_is_taken_away(
-    zeek: dict[str, Any], tmp_path: Path, start_node: Callable[..., ZmqNode]
-) -> None:
+async def test_a_key_that_is_taken_away(zeek: dict[str, Any], tmp_path: Path, start: Callable[..., ZmqNode]) -> None:
     clients = tmp_path / "clients"
     clients.write_text(f"{CLIENT_PUBLIC.decode()} leaves\n{encode_key(bytes(32))} nobody\n")
     async with running("hub", (), "zeek+zmq://127.0.0.1:0", zeek=zeek) as hub:
-        leaves = start_node(hub.endpoints[1], "leaves", "zeek.a", secure=as_client())
+        leaves = start(hub.endpoints[1], "leaves", "zeek.a", secure=as_client())
         await eventually(lambda: leaves.is_told("zeek.a"))
-        comes = start_node(hub.endpoints[1], "comes", "zeek.b", secure=as_client(OTHER_PUBLIC, OTHER_SECRET))
+        comes = start(hub.endpoints[1], "comes", "zeek.b", secure=as_client(OTHER_PUBLIC, OTHER_SECRET))
         await eventually(lambda: hub.server.zeek.failed_handshakes["key"])
         clients.write_text(OTHER_PUBLIC.decode())
         hub.take_over(hub.prepare(hub._loaded))

@@ -173,16 +173,6 @@ _WRAPPED = '{"type": "data-message", "topic": "/up", "@data-type": "string", "da
 
 @dataclass
 class Session:
-    """One connection.
-
-    Attributes:
-        request: The HTTP request.
-        answer: The HTTP answer.
-        sent: The client's frames.
-        heard: The server's: opcode and payload.
-        ended: Whether the server has closed the connection.
-    """
-
     request: bytes = b""
     answer: bytes = b""
     sent: list[bytes] = field(default_factory=list)
