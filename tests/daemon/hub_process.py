@@ -72,10 +72,6 @@ class HubProcess:
             assert word == "page"
         return self
 
-    async def next_line(self) -> str:
-        assert self._process.stdout is not None
-        return (await self._process.stdout.readline()).decode().rstrip("\n")
-
     async def wait_logged(self, event: str) -> dict[str, Any]:
         assert self._process.stderr is not None
         while True:

@@ -381,19 +381,6 @@ def test_lines_are_dropped_while_nobody_reads(queue: OutputQueue, pipe: Pipe) ->
     assert queue.statistics().dropped_lines_total == 6
 
 
-def test_nothing_is_taken_before_half_of_the_room_is_free(queue: OutputQueue, pipe: Pipe) -> None:
-    fill(queue)
-    found = ""
-    while queue.statistics().queued_bytes > LIMIT_BYTES // 2:
-        assert "missing" not in found
-        before = queue.statistics()
-        if before.queued_bytes > LIMIT_BYTES // 2 + PIPE_BYTES:  # the thread may have written as much meanwhile
-            queue.write("also dropped\n")
-            assert queue.statistics().dropped_lines_total > before.dropped_lines_total
-        found += os.read(pipe.reader, 100).decode()
-    assert pipe.read_until("missing\n").count("missing") == 1
-
-
 def test_pieces_of_a_line_stay_together(queue: OutputQueue, pipe: Pipe) -> None:
     queue.write("a")
     queue.write("b")

@@ -17,7 +17,6 @@ from hub.limits import CoreLimits, HandlerLimits, Overflow, QueueLimits, RouteLi
 from hub.mesh.announcement import Announcement
 from hub.routing.subscriptions import Asked
 from hub.scheduling.memory import Memory
-from hub.scheduling.scheduler import STEPS_PER_TURN
 from tests.hub.fakes import FakeOutlet, Replies, Turn, handler_of
 from tests.hub.requests.party import FakePoster
 
@@ -97,30 +96,6 @@ def test_a_handler_with_many_prefixes_leaves_over_several_turns() -> None:
     assert outlet.told == []
     assert told.known == set()
     assert not turn.core.prefixes._multimap._trie
-
-
-def test_queues_of_all_that_leave_at_once_have_a_share_of_a_turn() -> None:
-    turn = Turn()
-    source, _ = turn.join()
-    readers = [turn.join("/a", overflow=overflow)[0] for overflow in Overflow for _ in range(10)]
-    for reader in readers:
-        reader.pause()
-    for number in range(1000):
-        turn.publish(source, "/a", number)
-    account = turn.core.memory.accounts["queues"]
-    for reader in readers:
-        turn.core.detach(reader, "the network is gone")
-    dropped = turn.core.statistics().dropped_messages_total
-    held = turn.core._queue_memory.batches
-    turns = 0
-    while waiting := sum(map(len, held._abandoned)):
-        turn.core.flush()
-        turns += 1
-        assert waiting - sum(map(len, held._abandoned)) <= 20 * STEPS_PER_TURN
-    assert turns >= 30_000 // (20 * STEPS_PER_TURN)
-    assert account.size_bytes == 0
-    assert not held._holders
-    assert turn.core.statistics().dropped_messages_total == dropped
 
 
 def test_queues_that_go_for_want_of_memory_are_let_go_at_once() -> None:

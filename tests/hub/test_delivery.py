@@ -122,27 +122,6 @@ def test_blocks_are_for_those_who_see_everything(user: str | None, *, sees_all: 
         assert handler.is_unbound is (rights is None)
 
 
-def test_clients_and_peers_are_announced() -> None:
-    turn = Turn()
-    _, watcher = turn.join("$hub/", role=Role.LOCAL)
-    _, link = turn.join("$hub/", "", role=Role.LINK, name="hub-2")
-    client, own = turn.join("$hub/client/", name="one")
-    turn.core.detach(client, "done")
-    turn.core.flush()
-    seen = [(topic, value["name"], value.get("reason")) for topic, value in watcher.messages]
-    assert seen == [
-        ("$hub/peer/joined", "hub-2", None),
-        ("$hub/client/joined", "one", None),
-        ("$hub/client/left", "one", "done"),
-    ]
-    assert link.messages == []
-    assert own.messages == []
-    left = turn.join(role=Role.LINK, name="hub-3")[0]
-    turn.core.detach(left, "lost")
-    turn.core.flush()
-    assert [topic for topic, _ in watcher.messages[3:]] == ["$hub/peer/joined", "$hub/peer/left"]
-
-
 def test_whoever_is_not_meant_to_hear_the_hub() -> None:
     turn = Turn()
     deaf, outlet = turn.join("")

@@ -16,7 +16,6 @@ from hub.handlers.handler import Handler
 from hub.limits import RouteLimits
 from hub.messages.frame import FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
 from hub.messages.stretch import Stretch
-from hub.policy.language import read_policy
 from hub.policy.policy import Policy
 from hub.prefixes import PrefixMultimap
 from hub.routing.routes import Routes
@@ -172,26 +171,6 @@ def test_what_was_decided_by_another_policy_is_forgotten_at_once() -> None:
     scheduler.run()
     assert not scheduler.is_busy
     assert remembered() is None
-
-
-def test_a_full_table_is_let_go_of_while_the_next_one_fills() -> None:
-    multimap: PrefixMultimap[Handler] = PrefixMultimap()
-    routes = Routes(multimap, RouteLimits(keys=2_000))
-    own = read_policy({"roles": {"one": {"publish": ["/{user}"]}}}, "policy")  # each topic has a route of its own
-    routes.adopt(own)
-    for number in range(2_000):
-        routes.of(key_of(f"/u{number}"))
-    first, last = weakref.ref(routes.find("/u0")), weakref.ref(routes.find("/u1999"))
-    assert first() is not None
-    for number in range(2_000, 2_500):
-        routes.of(key_of(f"/u{number}"))
-        assert routes._abandoned
-    assert (len(routes.table), routes.clears) == (500, 1)
-    assert (first() is None, last() is None) == (False, True)
-    for number in range(2_500, 3_001):
-        routes.of(key_of(f"/u{number}"))
-    assert not routes._abandoned
-    assert first() is None
 
 
 @dataclass(frozen=True, eq=False)

@@ -303,20 +303,6 @@ def _beyond(interest: Interest) -> Interest:
     return "/beyond" + interest if isinstance(interest, str) else interest
 
 
-def test_what_waits_for_a_link_is_its_users() -> None:
-    hub = Hub()
-    handler = link(hub, "west", "/a", stalled=True)
-    writer, _ = hub.join("alice")
-    for topic in ("/a", "/beyond/a"):
-        before = hub.held("west")
-        route = hub.core.routes.find(topic)
-        assert handler in route.handlers
-        publish(hub.core, topic, PAYLOAD)
-        assert hub.held("west") > before + len(PAYLOAD)
-    assert hub.held("alice") == 0
-    assert writer.published_messages == 0  # a client without a share has published it here
-
-
 def test_what_other_hubs_want_is_charged_to_nobody() -> None:
     resources = (Resource.PREFIXES, Resource.RULES, Resource.SERVICES, Resource.NAMES)
     hub = Hub(dict.fromkeys(resources, 10), west=SetLimits(dict.fromkeys(resources, 1)))

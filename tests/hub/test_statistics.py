@@ -48,16 +48,6 @@ def test_rates_have_the_mean_and_heights_the_largest() -> None:
     assert told(history)[1][-2:] == [4, 1]
 
 
-def test_seconds_that_are_missing_are_not_known() -> None:
-    history = Ring()
-    history.add(100, sample(3))
-    history.add(104, sample(5))
-    assert told(history)[1][-5:] == [3, None, None, None, 5]
-    history.add(104 + 1000, sample(7))
-    first, points = told(history)
-    assert (first + 599, points[-1], set(points[:-1])) == (1104, 7, {None})
-
-
 def test_what_one_has_is_left_out() -> None:
     history = Ring()
     for second in range(100, 200):

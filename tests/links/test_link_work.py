@@ -16,7 +16,7 @@ from hub.mesh.mesh import Mesh
 from hub.messages.batch import Batch
 from hub.messages.frame import Origin, iterate_frames
 from hub.settings.keys import ConfigError
-from peers.server.link import PING_EVERY_S, PORTIONS_PER_TURN, Lag, LinkProof, MeshNews
+from peers.server.link import PING_EVERY_S, Lag, LinkProof, MeshNews
 from peers.server.traffic import LinkTraffic
 from peers.wire.control import Renewal, decode_origin, decode_token
 from peers.wire.kinds import Kind
@@ -141,7 +141,6 @@ def test_an_empty_setting() -> None:
 
 NEAR, FAR = Origin(b"n" * 16, 1), Origin(b"f" * 16, 1)
 WANTED = Wanted(b"w" * 16)
-PORTION = 8  # So many frames are written at once
 
 
 class Scene:
@@ -183,20 +182,6 @@ def only_small(batches: list[Batch]) -> list[bytes]:
 
 def kinds(frames: list[bytes]) -> list[int]:
     return [frame.kind for frame in iterate_frames(b"".join(frames))]
-
-
-def test_news_are_written_once_a_turn_in_portions() -> None:
-    scene = Scene()
-    scene.tell(1)
-    scene.tell(1)
-    assert len(scene.due) == 1
-    assert scene.end_turn() == 2
-    most = PORTIONS_PER_TURN * PORTION
-    scene.tell(most + 3)
-    assert [scene.end_turn() for _ in range(3)] == [most, 3, 0]
-    assert not scene.due
-    scene.news.tell()  # they have cancelled each other out
-    assert scene.end_turn() == 0
 
 
 @pytest.mark.parametrize("fit", [None, only_small])

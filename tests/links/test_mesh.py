@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -203,28 +202,6 @@ async def test_a_client_that_takes_small_frames_is_told_too(start_hub: StartHub)
 # News.
 
 
-async def until(stream: MessageStream, what: str, entry: dict[str, Any]) -> None:
-    while entry not in (event := await stream.receive()).value[what]:
-        assert event.topic == "$hub/mesh"
-        assert event.value["left_out"] == 0
-
-
-async def test_links_and_hubs_come_and_go(start_hub: StartHub) -> None:
-    near, middle, far = [await start_hub(name=name) for name in ("near", "middle", "far")]
-
-    def told_of(*hubs: Hub) -> list[dict[str, Any]]:
-        told = [{"hub": hub.server.id.hex(), "name": hub.server.name} for hub in hubs]
-        return sorted(told, key=lambda hub: hub["hub"])
-
-    async with connect(near.url) as client, client.subscribe("$hub/mesh") as events:
-        near.dial(middle)
-        await until(events, "linked", {"between": told_of(near, middle), "cost": 1})
-        middle.dial(far)
-        await until(events, "appeared", *told_of(far))
-        await far.crash()
-        await until(events, "cut", {"between": told_of(middle, far)})
-
-
 # Requests.
 
 
@@ -325,21 +302,3 @@ async def test_a_name_is_known_at_all_hubs_that_reach_its_owner(start_hub: Start
     await eventually(lambda: owners(*hubs) == [hubs[0].server.id] * 3)
     player.close()
     await eventually(lambda: owners(*hubs) == [None] * 3)
-
-
-async def test_the_first_claim_wins_when_parts_join(start_hub: StartHub) -> None:
-    north, middle = await row(start_hub, "north", "middle")
-    center, south = await row(start_hub, "center", "south")
-    hubs = [north, middle, center, south]
-    early, late = await south.client(), await north.client()
-    await claim(early)
-    await claim(late, queue=True)
-    await eventually(lambda: owners(middle, center) == [north.server.id, south.server.id])
-    middle.dial(center)
-    await know_each_other(hubs)
-    told = await late.notice()
-    assert (told.kind, told.name) == ("queued", NAME)
-    await eventually(lambda: owners(*hubs) == [south.server.id] * 4)
-    early.close()
-    assert (await late.notice()).kind == "owned"
-    await eventually(lambda: owners(*hubs) == [north.server.id] * 4)

@@ -17,7 +17,7 @@ from hub.errors import ConnectionLostError, HubError, UsageError
 from hub.requests.hub_services import Later
 from hub.settings.keys import KEYS, merge, value_at
 from hub.settings.settings import Settings
-from hub.statistics.losses import KEPT, State
+from hub.statistics.losses import State
 from peers.admin import access
 from peers.admin import state as all_who
 from peers.admin.steps import awaited
@@ -222,13 +222,6 @@ def user(name: str, *, connections: int, roles: tuple[str, ...] = ("member",)) -
     return {"user": name, "roles": [*roles], "connections": connections} | sums
 
 
-def test_a_user_of_several_processes() -> None:
-    parts = [[user("ada", connections=1)], [user("ada", connections=2, roles=("admin",))], []]
-    (found,) = MERGES["users"](parts)
-    assert (found["connections"], found["queued_bytes"], found["published_messages"]) == (3, 20, 40)
-    assert found["roles"] == ["admin", "member"]
-
-
 def test_a_page_of_users() -> None:
     names = [f"user-{number:05}" for number in range(access.USERS + 10)]
     parts = [[user(name, connections=1) for name in some[: access.USERS]] for some in (names, names[5:])]
@@ -274,21 +267,6 @@ def test_handlers_of_all_processes() -> None:
         ("ada", {"prefixes": 3}, 1),
         ("", {"prefixes": 5}, 3),
     ]
-
-
-def test_what_was_done_is_added_up() -> None:
-    assert MERGES["kick"]([{"kicked": 1}, {"kicked": 2}]) == {"kicked": 3}
-    assert MERGES["drain"]([{"clients": 0, "seconds": 0.0}, {"clients": 5, "seconds": 0.5}]) == {
-        "clients": 5,
-        "seconds": 0.5,
-    }
-
-
-def test_losses_of_all_processes() -> None:
-    parts = [[{"at": float(at)} for at in range(KEPT, 0, -1)], [{"at": at + 0.5} for at in range(KEPT, 0, -1)]]
-    found = [one["at"] for one in MERGES["losses"](parts)]
-    assert found[:3] == [KEPT + 0.5, KEPT, KEPT - 0.5]
-    assert len(found) == KEPT
 
 
 def test_audited_events() -> None:
