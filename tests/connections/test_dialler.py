@@ -212,19 +212,6 @@ async def test_who_comes_is_dialled_and_who_leaves_is_let_go_once_it_is_lost(sta
         await eventually(lambda: linked(near) == {"c"})
 
 
-async def test_a_name_of_one_address_is_dialled_as_such(start_hub: StartHub) -> None:
-    near = await start_hub(name="near")
-    names = Names()
-    async with dialling(near, 7400, names) as dialler:
-        await eventually(lambda: dialler.addresses == [""])
-        names.addresses = ["127.0.0.2"]
-        await dialler.look()
-        assert dialler.addresses == [""]
-        names.addresses = ["127.0.0.2", "127.0.0.3"]
-        await dialler.look()
-        assert set(dialler.addresses) >= {"127.0.0.2", "127.0.0.3"}
-
-
 async def test_too_many_addresses(start_hub: StartHub) -> None:
     near = await start_hub(name="near")
     names = Names(*(f"127.0.{number // 250}.{number % 250 + 1}" for number in range(500)))

@@ -119,24 +119,6 @@ async def test_whoever_is_held_back_is_not_silent(monkeypatch: pytest.MonkeyPatc
     assert len(stage.outlet.values) == 2
 
 
-async def test_another_rate_applies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage()
-    connection, transport = stage.user("alice", monkeypatch)
-    data = publication("/a", 1) * 30
-    connection.data_received(data)
-    assert transport.reading
-    stage.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits(rate=RateLimits(messages_per_s=10))}))
-    connection.data_received(publication("/a", 1) * 10)
-    assert transport.reading, "what was published before, and with the first read, is not counted"
-    connection.data_received(publication("/a", 1) * 20)
-    assert not transport.reading
-    stage.loop.pass_s(1.1)
-    assert transport.reading
-    stage.core.quotas.adopt(QuotaLimits())
-    connection.data_received(data)
-    assert transport.reading
-
-
 async def test_connecting_anew_is_no_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(alice=RateLimits(messages_per_s=10))
     first, _ = stage.user("alice", monkeypatch)

@@ -266,16 +266,6 @@ def small_hub(hub: Hub) -> Hub:
     return hub
 
 
-async def test_a_frame_is_charged_until_it_is_complete(hub: Hub) -> None:
-    client, reader = await hub.client(), await hub.client("/large")
-    await client.send(LARGE_FRAME[:1000])
-    await client.send(LARGE_FRAME[1000 : 3 * MIB])
-    await eventually(lambda: hub.server.held.size_bytes == 3 * MIB)
-    await client.send(LARGE_FRAME[3 * MIB :])
-    assert len(await reader.values(1)) == 1
-    assert hub.server.held.size_bytes == 0
-
-
 async def test_a_frame_that_grows_while_there_is_no_memory_ends_its_connection(small_hub: Hub) -> None:
     clients = [await small_hub.client() for _ in range(3)]
     for number, client in enumerate(clients[:2]):

@@ -155,14 +155,6 @@ async def test_the_hub_stops_while_somebody_waits_to_be_written_to(stage: Stage)
     assert stage.told(late) == publication("/crowd/a", 1) + encode_close(1001, "the hub stops")
 
 
-async def test_each_turn_has_a_new_share(stage: Stage) -> None:
-    most = encode_frame(200, b"") * (TURN_EVENTS - 100)
-    for _ in range(3):
-        stage.connection.data_received(most)
-        assert stage.transport.reading
-        stage.play()
-
-
 async def test_bytes_count_in_a_share(stage: Stage) -> None:
     read = publication("/a", "x" * 1000) * 250
     reads = 0

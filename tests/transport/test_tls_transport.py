@@ -130,20 +130,6 @@ def test_what_is_said_arrives(context: ssl.SSLContext, said: list[bytes], cuts: 
     assert far.understand() == heard
 
 
-@given(place=st.integers(0, 2000), other=st.binary(min_size=1, max_size=600), piece=st.integers(1, 3000))
-def test_a_handshake_with_other_bytes_in_it(context: ssl.SSLContext, place: int, other: bytes, piece: int) -> None:
-    near, far = TlsSession(context), RemoteEnd()
-    said = far.shake()
-    place %= len(said)
-    if said[place : place + len(other)] == other:
-        return
-    changed = said[:place] + other + said[place + len(other) :]
-    with contextlib.suppress(ssl.SSLError):
-        for start in range(0, len(changed), piece):
-            near.feed(changed[start : start + piece])
-            assert not near.shake()
-
-
 class Spoken(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: TlsTransport

@@ -124,17 +124,6 @@ def test_large_messages_of_somebody_who_is_not_known(frames: list[bytes]) -> Non
     assert (code, f"more than {HANDSHAKE_LIMIT} bytes before it is known who you are" in reason) == (1009, True)
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_large_messages_of_somebody_who_was_let_in(together: bool) -> None:  # noqa: FBT001 -- a parameter of a test
-    talk = Conversation(opened=False, is_known=False)
-    talk.say(upgrade())
-    padding = " " * (HANDSHAKE_LIMIT + 1)
-    stream = [text({"type": "hello", "token": "x"}), text({"type": "publish", "topic": "/a", "value": padding})]
-    found = [event for one in ([b"".join(stream)] if together else stream) for event in talk.say(one)]
-    assert [type(event) for event in found] == [Hello, Publication]
-    assert not talk.session.closed
-
-
 def test_frames_behind_the_request_wait_for_the_answer() -> None:
     talk = Conversation(opened=False)
     request_, *rest = talk.say(upgrade() + frame(Opcode.PING, b"early") + text({"type": "ping", "request": 1}))
@@ -339,3 +328,9 @@ def test_a_message_of_too_many_fragments(monkeypatch: pytest.MonkeyPatch) -> Non
     (closing,) = talk.say(frame(Opcode.CONT, b"", fin=False))
     assert isinstance(closing, Closing)
     assert closing.code == CloseCode.TOO_BIG
+
+
+def test_a_text_message_is_no_msgpack() -> None:
+    talk = Conversation("hub.v1.msgpack")
+    talk.say(frame(Opcode.TEXT, b"{}"))
+    assert talk.closed_with[0] == CloseCode.WRONG_KIND

@@ -17,6 +17,7 @@ from hub.messages.batch import Batch
 from hub.policy.language import read_policy
 from hub.policy.policy import Action
 from hub.settings.settings import Settings, ZeekSettings
+from peers.connections import broker
 from peers.connections.broker import STEP_PREFIXES
 from peers.connections.broker_peerings import Registry
 from peers.connections.zeek_diallers import tls_client_context, tls_server_context
@@ -111,7 +112,8 @@ async def test_a_filter_that_changes(hub: ZeekHub) -> None:
     assert await far.data(1) == [Data("/b", encode(2))]
 
 
-async def test_a_large_filter_is_taken_in_bit_by_bit(hub: ZeekHub) -> None:
+async def test_a_large_filter_is_taken_in_bit_by_bit(hub: ZeekHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "_AT_ONCE_PREFIXES", 2_000)
     prefixes = [f"/p/{number:05}/" for number in range(5_000)]
     far = await hub.zeek()
     far.update(prefixes)

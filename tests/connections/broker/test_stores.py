@@ -292,3 +292,21 @@ async def test_what_the_log_says_of_stores(start_hub: StartHub, zeeks_of: Peer) 
     told = [(line["masters"], line["clones"]) for line in logs if line["event"] == "data stores of a Zeek"]
     assert told == [([], ["db"]), (["db", "x"], [])]
     assert [line["store"] for line in logs if "has a master of a store" in line["event"]] == ["db"]
+
+
+async def test_what_a_zeek_may_not_have(start_hub: StartHub, zeeks_of: Peer) -> None:
+    limited = StoresSettings(open=("hosts=:memory:",), user_entries=1)
+    zeek = ZeekSettings(masters=("db=hosts",), forwarding="off", role="copier")
+    hub = await start_hub(settings=Settings(stores=limited, zeek=zeek))
+    grant(hub, bring=["db"], take=["db"])
+    zeeks = zeeks_of(hub)
+    cloned = (await zeeks.peer()).copy()
+    await zeeks.until(lambda: cloned.clone.is_attached)
+    with structlog.testing.capture_logs() as logs:
+        for number, key in enumerate("ab"):
+            cloned.add(key, number)
+            await zeeks.until(lambda: cloned.clone.is_idle)
+    (told,) = [line for line in logs if line["event"] == "a store has not taken what a Zeek has written"]
+    assert (told["store"], told["user"]) == ("db", "zeek")
+    assert content(hub).keys() == {packed("a")}
+    assert 'hub_zeek_store_refused_total{store="db"} 1.0' in metrics(hub)

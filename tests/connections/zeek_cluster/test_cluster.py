@@ -437,3 +437,18 @@ async def test_what_is_no_log_batch(logger: Daemon, push: zmq.Socket[bytes]) -> 
     assert len(told) == 5
     assert "1 bytes stand behind the last record" in told[4]
     push.close()
+
+
+async def test_subscriptions_that_are_none(hub: Daemon, start_node: StartNode) -> None:
+    node = await start_node("node")
+    wrong = (b"\xff", b"$hub/", b"zeek\n")
+    for topic in wrong:
+        node.ask(b"\1" + topic)
+    node.subscribe("zeek.a")
+    await eventually(lambda: node.is_told("zeek.a"))
+    assert node.told == [(True, "zeek.a")]
+    assert hub.server.zeek.refused_subscriptions == len(wrong)
+    for topic in wrong:
+        node.ask(b"\0" + topic)
+    node.unsubscribe("zeek.a")
+    await eventually(lambda: node.is_told("zeek.a", is_wanted=False))
