@@ -309,6 +309,24 @@ def _tail() -> bytes:
     return data[-entry.tail_bytes :]
 
 
+def _outline() -> bytes:
+    return parquet.pq.read_metadata(pa.BufferReader(_tail())).metadata[b"topichub"]
+
+
+def _with_outline(outline: bytes) -> bytes:
+    sound = _outline()
+    footer = _tail()[:-8].replace(_varint(len(sound)) + sound, _varint(len(outline)) + outline)
+    return footer + len(footer).to_bytes(4, "little") + _MAGIC
+
+
+def _varint(number: int) -> bytes:
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*digits, number])
+
+
 def _run_file(data: bytes) -> None:
     sound, entry = _file()
     _read(data, entry)
@@ -317,6 +335,14 @@ def _run_file(data: bytes) -> None:
         assert (found.records, found.topics, found.holes) == (entry.records, entry.topics, entry.holes)
     body = sound[: -entry.tail_bytes]
     _read(data[: len(body)].ljust(len(body), b"\0") + _tail(), entry)
+
+
+def _run_outline(data: bytes) -> None:
+    sound, entry = _file()
+    tail = _with_outline(data)
+    whole = sound[: -entry.tail_bytes] + tail
+    said = msgspec.structs.replace(entry, size_bytes=len(whole), tail_bytes=len(tail), tail_crc=crc32(tail))
+    _read(whole, said)
 
 
 def _read(whole: bytes, entry: Entry) -> None:
@@ -370,4 +396,11 @@ TIER_TARGETS = (
         [b'"holes":[', b'"topics":[["', b'"first":', b"-1", b"9223372036854775807", b"1e400", b"null", b"\\ud800"],
     ),
     Target("tier_file", _run_file, lambda: [_file()[0]], [_MAGIC, b"\x28\xb5\x2f\xfd", b"topichub"], runs=100),
+    Target(
+        "tier_outline",
+        _run_outline,
+        lambda: [_outline()],
+        [b"[", b"],[", b"[]", b"0", b"-1", b"9223372036854775807", b"[100,132,["],
+        runs=150,
+    ),
 )

@@ -94,6 +94,21 @@ async def bench(path: Path) -> AsyncIterator[Bench]:
     await bench.journal.stop()
 
 
+async def test_takes_what_is_wanted_in_order_and_waits_for_more(bench: Bench) -> None:
+    bench.publish(1, 2)
+    bench.publish(3, topic="/other")
+    asker = Asker(bench)
+    member = await asker.join("c", "/a")
+    assert await asker.take(member) == [(0, 1), (1, 2)]
+    assert await asker.take(member, wait_ms=1) == []
+    waiting = asyncio.ensure_future(asker.take(member))
+    late = await asker.join("late", start=None)
+    bench.publish(4, topic="/other")
+    bench.publish(5)
+    assert await waiting == [(4, 5)]
+    assert await asker.take(late) == [(3, 4), (4, 5)]
+
+
 async def test_a_power_loss_that_takes_records_leaves_no_new_message_out(path: Path, tmp_path: Path) -> None:
     """What was acknowledged, or has failed, of lost records says nothing about those that get their offsets."""
     bench = Bench(path)
@@ -152,6 +167,15 @@ async def test_what_consumers_know_of_an_epoch_holds_for_its_records_alone(path:
     assert statistics is not None
     assert statistics.cuts_total == 1
     await again.journal.stop()
+
+
+async def test_what_is_not_acknowledged_in_time_comes_again(bench: Bench) -> None:
+    bench.publish(1)
+    asker = Asker(bench)
+    member = await asker.join(terms={"redeliver_s": 0.1})
+    assert await asker.take(member) == [(0, 1)]
+    rows = await asker.ask("/take", {"member": member, "wait_ms": 60_000})
+    assert [(row[0], row[2]) for row in rows] == [(0, 2)]
 
 
 async def test_what_fails_too_often_becomes_a_dead_letter(bench: Bench) -> None:

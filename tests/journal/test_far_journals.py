@@ -276,3 +276,22 @@ def test_too_many_wait(bench: Bench) -> None:
     bench.question(Order(5), first=ANSWERING_LIMIT + 1)
     assert len(bench.journal.fetches) == ANSWERING_LIMIT + 1
     assert bench.figures() == (0, 0, ANSWERING_LIMIT, 1, 1)
+
+
+def test_what_a_link_may_take(bench: Bench) -> None:
+    policy = policy_of('[roles.r]\nlink = { take = ["/a"], bring = [] }\n[users]\nuser = ["r"]\n')
+    bench.link.rights = policy.rights("user")
+    before = (("/b", True),)
+    bench.question(Order(5, granted=(before,)))
+    ((order, deliver),) = bench.journal.fetches
+    assert isinstance(order, Order)
+    assert order.granted == (before, (("/a", True),))
+    bench.question(Order(5, prefixes=("/a/",)), first=4)
+    assert bench.journal.fetches[1][0] == Order(5, prefixes=("/a/",), bytes=PIECE_BYTES)
+    bench.link.rights = policy_of('[roles.r]\nlink = {}\n[users]\nuser = ["r"]\n').rights("user")
+    deliver(records())
+    bench.room.settle()
+    told = bench.refusal()
+    assert (told.code, told.text) == (CloseCode.TRY_AGAIN_LATER, "what the link may take has changed: ask again")
+    bench.question(Order(5), first=6)
+    assert bench.refusal().text == "take: nothing is granted to the link of user 'user'"

@@ -102,6 +102,31 @@ def beside(path: Path) -> list[str]:
     return sorted(file.name for file in path.parent.iterdir())
 
 
+async def test_topics_that_are_not_recorded(path: Path) -> None:
+    bench = Bench(path, Limits(prefixes_per_client=5), topics=("/a/b", "/c/"))
+    for topic in ("/a", "/c"):
+        outcome = await bench.confirmed(1, topic=topic)
+        assert isinstance(outcome, RejectedError)
+        assert outcome.code == CloseCode.NOT_ALLOWED
+        assert outcome.text == "topic not recorded here; see journal.topics of the hub"
+    assert (await bench.confirmed(1, topic="/c/"), await bench.confirmed(1, topic="/a/bc")) == (0, 1)
+    for prefixes, code, text in (
+        (("/a/c",), CloseCode.NOT_ALLOWED, "journal.topics"),
+        (("/b",), CloseCode.NOT_ALLOWED, "journal.topics"),
+        (("$hub/",), CloseCode.NOT_ALLOWED, "journal.topics"),
+        (("/a",) * 6, CloseCode.NOT_ALLOWED, "FETCH: 6 prefixes, the limit for a client is 5"),
+        (("/a", "x" * 1025), CloseCode.BAD_DATA, "is 1025 bytes long"),
+        (("\n",), CloseCode.BAD_DATA, "control character"),
+    ):
+        answer = await bench.fetch(prefixes=prefixes, start=2, wait_ms=60_000)
+        assert isinstance(answer, RejectedError)
+        assert (answer.code, text in answer.text) == (code, True)
+    for prefix in ("/a", "/a/b/x", ""):
+        assert not bench.fetch(prefixes=(prefix,), start=2, wait_ms=60_000).done()
+        bench.cancel()
+    await bench.journal.stop()
+
+
 async def test_waiting_for_some_topics(bench: Bench) -> None:
     quiet = bench.fetch(start=0, prefixes=("/q/x", "/quiet/"), wait_ms=60_000)
     ending = bench.fetch(start=0, end=2, prefixes=("/quiet",), wait_ms=60_000)

@@ -426,3 +426,15 @@ def test_looks_after_retention_while_nothing_comes(tmp_path: Path, told: Told, m
     assert told.next()[1][:2] == (56, 57)
     writer.stop()
     assert [record.offset for record in everything(path)] == [56]
+
+
+def test_retention_that_fails_is_a_failure(
+    writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "_IDLE_S", 0.001)
+    store.fail("commit", JournalUnavailableError("full"))
+    writer.start(told)
+    assert told.next() == ("failed", "full", 0)
+    writer.submit(Probe(1))
+    assert told.next()[0] == "recovered"
+    assert store.asked[:2] == [("commit", [], 7), ("probe",)]

@@ -159,6 +159,15 @@ async def test_a_batch_is_committed_once(bench: Bench) -> None:
     assert (bench.outlet.values, bench.figures()) == ([1, 2], (0, 0, 1, 4, 0))
 
 
+async def test_writers_are_forgotten_where_there_are_too_many(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging_module, "WRITERS_LIMIT", 2)
+    for query in ("q", "r", "q", "s"):
+        bench.commit("t", query=query, batch=len(bench.told))
+        bench.turns_pass()
+        await bench.write()
+    assert list(bench.staging._writes) == list(bench.staging._on_disk) == ["q", "s"]
+
+
 async def test_a_failure_on_the_way_to_the_disk(bench: Bench) -> None:
     bench.batch(4, 1)
     await bench.write()
@@ -354,6 +363,22 @@ async def test_what_a_user_stages_is_charged_to_him(bench: Bench) -> None:
     assert staged.held == each
     bench.staging.sweep(1e6)
     assert staged.held == 0
+
+
+async def test_a_piece_of_somebody_who_was_not_charged(bench: Bench) -> None:
+    share = bench.turn.core.quotas.join("alice", frozenset())
+    bench.stage("a", 0, frames(b"x" * 2000))
+    bench.turns_pass()
+    bench.writer.share = share
+    bench.stage("a", 1, frames(b"x" * 3000))
+    assert share[Resource.STAGED_BYTES].held > 3000
+    bench.turns_pass()
+    assert share[Resource.STAGED_BYTES].held == 0
+    bench.commit("a", 0, 1)
+    bench.turns_pass()
+    await bench.write()
+    assert bench.staging.size_bytes == 0
+    assert share[Resource.STAGED_BYTES].held == 0
 
 
 async def test_commits_that_wait_are_limited(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from peers.journal import store as store_module
 from peers.journal.active import is_untidy
 from peers.journal.segment import Codec, Compressor, Segment, decoded
 from peers.journal.store import Retention, Segmenting, Store
+from peers.journal.view import View
 from tests.journal.files import (
     ALL,
     AT_US,
@@ -30,6 +31,7 @@ from tests.journal.files import (
     fill,
     flip,
     frames,
+    hurt_block,
     lose_power,
     opened,
     segments,
@@ -152,6 +154,26 @@ def test_a_folder_that_this_account_may_not_write(monkeypatch: pytest.MonkeyPatc
         opened(tmp_path / "journal")
 
 
+@pytest.mark.usefixtures("small")
+def test_damage_in_the_newest_segment(path: Path) -> None:
+    """What was on the disk stays at its offset, and the rest goes on in a new segment."""
+    journal = opened(path, full_sync=True)
+    fill(journal, 16, 16, 16)
+    journal.commit([Write("q", 1, 0, 5)], now_us=AT_US)
+    journal.close()
+    hurt_block(path, 20)
+    journal = opened(path)
+    assert (journal.first, journal.next, journal.writes) == (0, 48, [Write("q", 1, 0, 5)])
+    fill(journal, 5)
+    assert len(segments(path)) == 2
+    journal.close()
+    journal = opened(path)
+    assert journal.next == 53
+    view = View(str(path))
+    assert [row.first for row in view.rows()] == [0, 16, 32, 48]
+    view.close()
+
+
 @pytest.mark.parametrize("place", [0, 20, 40, 129, "mark"])
 def test_damage_that_is_refused(path: Path, place: int | str) -> None:
     journal = opened(path)
@@ -188,6 +210,9 @@ def test_a_segment_with_another_name(path: Path) -> None:
     opened(path).close()
     segments(path)[0].rename(path / f"{5:020}.seg")
     with pytest.raises(JournalCorruptError, match="it begins at 0, its name says 5"):
+        opened(path)
+    os.truncate(segments(path)[0], 10)
+    with pytest.raises(JournalCorruptError, match="it is cut off; see `hub journal verify`"):
         opened(path)
 
 

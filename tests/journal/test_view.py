@@ -16,7 +16,9 @@ from tests.journal.files import (
     AT_US,
     block_rows,
     crashed,
+    everything,
     fill,
+    flip,
     frames,
     hurt_block,
     hurt_head,
@@ -226,4 +228,28 @@ def test_another_block(synced: Path) -> None:
         file.write(entry)
     with pytest.raises(JournalCorruptError, match="offsets 32 to 47: another block is there, with offsets 16 to 31"):
         view.block(other)
+    view.close()
+
+
+def test_a_damaged_footer(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = opened(path, segment_bytes=1_000)
+    fill(journal, 16, 16, 16, 16, 16)
+    journal.close()
+    whole = everything(path)
+    first = segments(path)[0]
+    flip(first, first.stat().st_size - 60)
+    assert everything(path) == whole
+    flip(first, first.stat().st_size - 20)
+    assert everything(path) == whole, "also where nothing says where it is"
+
+
+@pytest.mark.parametrize("place", [0, 20, 40])
+def test_a_damaged_header(synced: Path, place: int) -> None:
+    known = View(str(synced)).id
+    files = segments(synced)
+    flip(files[0], place)
+    view = View(str(synced))
+    assert view.id == (b"" if len(files) == 1 else known)
+    assert offsets(view.fetch(0, None, ALL, LOTS).blocks) == list(range(71))
     view.close()

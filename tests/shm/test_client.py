@@ -51,6 +51,17 @@ async def test_a_hub_that_does_not_share(start_hub: StartHub) -> None:
         assert [(await anext(messages)).value for _ in range(2)] == [LARGE, LARGE]
 
 
+async def test_many_messages_are_more_than_may_be_in_flight(hub: SharingHub) -> None:
+    async with connect(url_of(hub)) as client, client.subscribe("/a") as messages:
+        for number in range(100):
+            await client.publish("/a", [number, LARGE])
+            if number % 20 == 19:
+                await client.drain()
+        for number in range(100):
+            assert (await anext(messages)).value == [number, LARGE]
+        assert client.dropped_messages == 0
+
+
 async def test_views_are_not_copied(hub: SharingHub) -> None:
     """With `views=True` bytes that came in shared memory are given as a `View`, others as they are."""
     async with connect(url_of(hub), views=True) as client, client.subscribe("/a") as messages:

@@ -135,6 +135,16 @@ def test_what_it_does_not_touch(path: Path, folder: Place, tmp_path: Path) -> No
     assert folder.read(name) == later
 
 
+def test_a_tier_that_is_away(path: Path, tmp_path: Path) -> None:
+    copier = Copier(str(path), place_at(str(tmp_path / "tier")), FOR_EVER)
+    with pytest.raises(TierUnavailableError, match="no such folder"):
+        copier.step(AT_US)
+    assert copier.progress() is None
+    (tmp_path / "tier").mkdir()
+    assert copier.step(AT_US)
+    copier.close()
+
+
 class Full:
     def __init__(self, place: Place) -> None:
         self.address = place.address

@@ -13,9 +13,13 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from hub.errors import JournalUnavailableError
+from hub.settings.settings import JournalSettings, Limits
+from peers.journal.journal import Journal
 from peers.journal.tier import tiering as module
 from peers.journal.tier.copier import Copier, copy
 from peers.journal.tier.tiering import Order, Progress, Tiering, Told
+from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
 from tests.journal.tier.made import journal
 
@@ -159,3 +163,12 @@ async def test_a_process_that_dies_is_replaced(bench: Bench, monkeypatch: pytest
         os.kill(pid, 0)
     bench.tick(3600.0)
     assert bench.tiering._copier is None
+
+
+@pytest.mark.parametrize("tier", ["gs://bucket/x", "s3://key:secret@bucket"])
+async def test_a_tier_that_cannot_be(tmp_path: Path, tier: str) -> None:
+    settings = JournalSettings(path=str(tmp_path / "journal"), tier=tier)
+    turn = Turn()
+    with pytest.raises(JournalUnavailableError, match=r"a folder or s3|keys do not belong"):
+        Journal(turn.core, settings, Limits())
+    assert not (tmp_path / "journal").exists()

@@ -18,6 +18,7 @@ from nacl.bindings import crypto_box_afternm
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.zmtp.curve import (
     BOXES_AT_ONCE,
+    INITIATE_NONCE,
     SEALED_BYTES,
     CurveClient,
     CurveServer,
@@ -249,6 +250,20 @@ def test_an_initiate_that_was_heard_before() -> None:
     assert events(again) == []
     ended, fault = failed(again, said[2])
     assert (ended.text, fault) == ("CURVE: the cookie is not this connection's", Fault.GARBLED)
+
+
+def test_an_initiate_with_too_little_in_its_box() -> None:
+    mechanism = CurveClient(CLIENT, SERVER.public)
+    server, client = served(), Session(SocketType.PUSH, LIMIT, b"", mechanism)
+    for _ in range(2):
+        server.feed(client.take_outgoing())
+        events(server)
+        client.feed(server.take_outgoing())
+        events(client)
+    cookie, number = client.take_outgoing()[18:114], (2).to_bytes(8, "big")  # behind the name of INITIATE
+    box = crypto_box_afternm(b"short", INITIATE_NONCE + number, mechanism._key)
+    ended, fault = failed(server, encode_command(Command(b"INITIATE", cookie + number + box)))
+    assert (ended.text, fault) == ("CURVE: INITIATE with 5 bytes in its box", Fault.GARBLED)
 
 
 def test_the_wrong_socket_behind_a_right_key() -> None:

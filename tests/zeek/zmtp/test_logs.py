@@ -156,6 +156,8 @@ def test_limits() -> None:
     with pytest.raises(LogBatchError, match="more than 8 sets and vectors in each other"):
         taken(batch(19, nested))
     head, field = batch(7)[: -4 - 4 - 15], batch(7)[-4 - 15 : -4]
+    with pytest.raises(LogBatchError, match="a name of 257 bytes, the limit is 256"):
+        taken(head + b"\0\0\0\1\0" + text(b"x" * 257) + bytes(13))
     many = FIELDS_LIMIT + 1
     with pytest.raises(LogBatchError, match="1001 fields, the limit is 1000"):
         taken(head + struct.pack(">I", many) + field * many + bytes(4))

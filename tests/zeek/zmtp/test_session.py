@@ -218,6 +218,10 @@ def test_a_message_that_is_too_long_is_refused_before_it_comes() -> None:
 
 def test_a_message_of_very_many_parts() -> None:
     session = opened(SocketType.PULL, "PUSH")
+    session.feed(b"\x01\x00" + encode_command(Command(b"PING", b"\0\0")))
+    (ended,) = events(session)
+    assert ended.text == "ZMTP: a command between the parts of a message"
+    session = opened(SocketType.PULL, "PUSH")
     session.feed(encode_message([b""] * PARTS_LIMIT) + b"\x01\x00" * PARTS_LIMIT)
     (message,) = events(session)
     assert len(message.parts) == PARTS_LIMIT

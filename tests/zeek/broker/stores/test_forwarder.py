@@ -180,6 +180,14 @@ def test_where_peers_do_not_hear_of_each_other() -> None:
     assert len(one.heard) == 1
 
 
+def test_who_takes_no_part() -> None:
+    hub, (one, two) = peers(2)
+    hub.forwarder.leave(one.id)
+    said(one, PUT)
+    assert (two.heard, hub.forwarder.counters.elsewhere) == ([], 1)
+    assert hub.forwarder.is_needed
+
+
 def test_entities_are_bounded() -> None:
     hub, (one, two) = peers(2, ForwarderLimits(entities=2))
     for number in (1, 2, 3, 1):
@@ -210,6 +218,13 @@ def test_who_is_lost_is_forgotten() -> None:
     hub.forwarder.join(one.id, one, ())
     said(two, wire.Nack((1,)), receiver=alias, to=HUB)
     assert hub.forwarder.counters.unknown == 2
+
+
+def test_who_does_not_read() -> None:
+    hub, (one, two, three) = peers(3)
+    two.reads = False
+    said(one, PUT)
+    assert (hub.forwarder.counters.undelivered, hub.forwarder.counters.forwarded, len(three.heard)) == (1, 1, 1)
 
 
 def test_who_may_say_and_hear_what() -> None:

@@ -130,6 +130,14 @@ def test_a_content_that_fits_into_no_frame() -> None:
     assert served.hear(wire.Nack((0,)), receiver=wire.NIL_ENTITY) == [wire.AckClone(1, 5, ((KEY, ONE),))]
 
 
+def test_a_content_of_too_many_entries() -> None:
+    served = Served(snapshot_entries=1)
+    for key in (KEY, ONE):
+        served.wish(wire.Put(key, ONE, None, OWN))
+    assert served.hear(wire.Nack((0,)), receiver=wire.NIL_ENTITY) == []
+    assert served.counters.snapshots_too_large == 1
+
+
 def test_open_snapshots_are_bounded() -> None:
     served = Served(open_snapshot_bytes=12_000)
     served.wish(wire.Put(KEY, encode("x" * 8_000), None, OWN))

@@ -15,8 +15,20 @@ from peers.stores.operations import TypedOperations
 from peers.values import Count, encode, to_msgpack
 from peers.values.binary import Tag
 from peers.zeek.broker.messages import NIL_ID
-from peers.zeek.broker.stores.channel import NACK_NUMBERS, SILENT_TICKS
-from peers.zeek.broker.stores.command import NIL_ENTITY, Add, Clear, Nack, Put, decode_command, entity, node_of
+from peers.zeek.broker.stores.channel import NACK_NUMBERS, SILENT_TICKS, ChannelLimits
+from peers.zeek.broker.stores.command import (
+    NIL_ENTITY,
+    Add,
+    Clear,
+    CumulativeAck,
+    Keepalive,
+    Nack,
+    Put,
+    decode_command,
+    encode_command,
+    entity,
+    node_of,
+)
 from peers.zeek.broker.stores.command import Command as StoreCommand
 from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits
 from tests.zeek.broker.stores.simulated import CALM, Faults, MemoryOwner, Network, Notes, any_wish, node_id
@@ -374,6 +386,36 @@ def test_a_file_that_may_lack_what_was_told() -> None:
     put(hub, "k1", 101)
     hub.settle()
     assert new.content == hub.content
+
+
+def test_a_hostile_clone_beside_a_quiet_pair() -> None:
+    hub = hub_with(2, master_limits=MasterLimits(clones=20, channel=ChannelLimits(actions=5_000)))
+    evil = hub.attach()
+    hub.tick(5)
+    chance = random.Random(1)  # noqa: S311 -- to be repeatable
+    for number in range(200):
+        put(hub, f"k{number % 7}", number)
+        for _ in range(5):
+            own = chance.choice([evil.own, bytes([3] * 16) + chance.randbytes(8)])
+            some = chance.choice([0, 1, 5, 1 << 40, (1 << 64) - 1])
+            for content in (
+                CumulativeAck(some),
+                Nack(tuple(range(1, 3_000))),
+                Nack((some,)),
+                Nack((5, 4)),
+                Keepalive(some),
+            ):
+                command = StoreCommand(0, own, hub.master.own, content)
+                hub.master.hear(command, len(encode_command(command)))
+        if number == 100:
+            restart(hub, 3)
+        hub.tick()
+    put(hub, "end", 1)
+    hub.settle()
+    for clone in hub.clones[:2]:
+        assert clone.content == hub.content
+        assert not clone.is_broken
+    assert hub.master.clones <= 20
 
 
 def test_a_storm_of_nacks_brings_so_much_a_tick() -> None:

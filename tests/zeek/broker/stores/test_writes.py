@@ -214,6 +214,17 @@ def test_a_user_who_has_as_much_as_he_may(charged: Followed) -> None:
     assert isinstance(charged.answer(asked("put", "e", 1), "ada"), Change)
 
 
+def test_what_does_not_fit_any_more_is_held_nevertheless() -> None:
+    followed = follow(StoreLimits(user_bytes=USER_BYTES))
+    followed.answer(asked("put", "t", "x"), "ada")
+    followed.simulation.served.put("other", 1)
+    first = followed.ask(*(asked("append", "t", "y" * 200) for _ in range(8)), user="ada")
+    followed.simulation.tick(20)
+    assert {number - first for number, each in followed.answers.items() if isinstance(each, Change)} >= {0, 1}
+    assert followed.content() == followed.simulation.served.store.content
+    assert followed.copy.store.charged("ada")[1] <= USER_BYTES
+
+
 def test_what_is_refused_or_lost_is_charged_no_more(charged: Followed) -> None:
     charged.answer(asked("put", "a", "text"), "ada")
     charged.answer(asked("increment", "a", Count(1)), "ada")
