@@ -32,8 +32,7 @@ import pytest
 from peers.cli import main
 from peers.client import connect
 from tests.forked import servers
-from tests.forked.awaited import AwaitedProgram
-from tests.forked.program import HUB, MODULE, Program, run
+from tests.forked.program import HUB, MODULE, AwaitedProgram, Program, run
 from tests.forked.servers import LAUNCHER, PROJECT
 
 __all__ = [

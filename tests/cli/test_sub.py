@@ -32,7 +32,7 @@ from tests.cli.programs import (
     started,
     wait_subscribed,
 )
-from tests.forked.awaited import AwaitedProgram
+from tests.forked.program import AwaitedProgram
 from tests.hubs.fixtures import StartHub, start_hub, uncaught  # noqa: F401 -- fixtures
 from tests.hubs.hub import LOOPBACK, Hub
 from tests.hubs.known_tokens import KnownTokens

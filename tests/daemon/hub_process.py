@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from peers.transport.endpoints import Endpoint
-from tests.forked.awaited import AwaitedProgram
-from tests.forked.program import HUB
+from tests.forked.program import HUB, AwaitedProgram
 from tests.suite.imports import python_path
 
 ROOT = Path(__file__).parents[2]

@@ -8,18 +8,21 @@ imports, memory, start-up and the end of a process start `HUB` itself.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import socket
 import subprocess
 import sys
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 from tests.forked import servers
 from tests.forked.request import REFUSED, WORD_BYTES, pack
 from tests.forked.servers import PROJECT
 
-__all__ = ["HUB", "MODULE", "PROJECT", "Origin", "Program", "origins", "run"]
+__all__ = ["HUB", "MODULE", "PROJECT", "AwaitedProgram", "Origin", "Program", "origins", "run"]
 MODULE = "peers.cli"
 HUB = [sys.executable, "-m", MODULE]  # The program itself
 
@@ -125,3 +128,64 @@ def run(*arguments: str, stdin: bytes | None, timeout_s: float, **given: Any) ->
             process.kill()
             raise
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+class AwaitedProgram:
+    """A program with the face of an `asyncio.subprocess.Process`, started by `start`."""
+
+    def __init__(
+        self, program: Program, stdout: asyncio.StreamReader | None, stderr: asyncio.StreamReader | None
+    ) -> None:
+        self._program = program
+        self.stdout = stdout
+        self.stderr = stderr
+
+    @classmethod
+    async def start(
+        cls, *arguments: str, stdout: int, stderr: int, limit: int, env: Mapping[str, str]
+    ) -> AwaitedProgram:
+        """Start it in the folder of this process."""
+        program = Program(
+            *arguments, cwd=Path.cwd(), env=dict(env), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+        )
+        return cls(program, await _reader(program.stdout, limit), await _reader(program.stderr, limit))
+
+    @property
+    def pid(self) -> int:
+        return self._program.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._program.returncode
+
+    def send_signal(self, number: int) -> None:
+        self._program.send_signal(number)
+
+    def kill(self) -> None:
+        self._program.kill()
+
+    async def wait(self) -> int:
+        if self._program.returncode is None:
+            loop = asyncio.get_running_loop()
+            ended = loop.create_future()
+            descriptor = os.pidfd_open(self._program.pid)
+            try:
+                loop.add_reader(descriptor, ended.set_result, None)
+                await ended
+            finally:
+                loop.remove_reader(descriptor)
+                os.close(descriptor)
+        return self._program.wait()
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        said = [b"" if stream is None else await stream.read() for stream in (self.stdout, self.stderr)]
+        await self.wait()
+        return said[0], said[1]
+
+
+async def _reader(pipe: IO[bytes] | None, limit: int) -> asyncio.StreamReader | None:
+    if pipe is None:
+        return None
+    reader = asyncio.StreamReader(limit)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    return reader
