@@ -140,7 +140,7 @@ class Authority:
         if taken and tell is not None:
             more = f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""
             what = ", ".join(taken[:_SHOWN])
-            text = f"no longer granted to user {printable(rights.user.name)}, and taken away: {what}{more}"
+            text = f"no longer granted to user {printable(rights.user.name)}, and removed: {what}{more}"
             tell(RejectedError(CloseCode.NOT_ALLOWED, text))
 
     def _take_away(self, handler: Handler, rights: Rights, taken: list[str]) -> Iterator[None]:

@@ -171,7 +171,7 @@ class Usage:
         if self.limit is not None and self.held + amount > self.limit:
             cause = f"the limit for this user is {self.limit}"
         else:
-            cause = f"a fair part of what is left is {self.most} now, of {whole.total} in all"
+            cause = f"the fair share is {self.most} now, of {whole.total} in all"
         text = f"user {self.user} has {self.held} {whole.resource.text}, {amount} more are too many: {cause}"
         return RejectedError(CloseCode.TRY_AGAIN_LATER, text)
 

@@ -25,7 +25,7 @@ def listed_texts(listed: bytes) -> list[str]:
     try:
         return listed.decode().split(_SEPARATOR)
     except UnicodeDecodeError as error:
-        raise JournalCorruptError("a listing of topics that is no text") from error
+        raise JournalCorruptError("a list of topics that is not text") from error
 
 
 def counted_in_short(topics: Counter[str]) -> tuple[tuple[tuple[str, int], ...], bool]:

@@ -170,11 +170,11 @@ def _labels(key: bytes, position: int) -> tuple[str, ...]:
         position = start + key[position]
         raw.append(key[start:position])
     if position != end:
-        raise InvalidNameError(f"the key ends at byte {end}, within a field that goes on to {position}")
+        raise InvalidNameError(f"the key ends at byte {end}, within a field that ends at {position}")
     if len(raw) > LABELS_LIMIT:
         raise InvalidNameError(f"{len(raw)} labels, the limit is {LABELS_LIMIT}")
     if not all(map(lt, raw, raw[1:])):
-        raise InvalidNameError("labels ascend in the order of their bytes, and none is there twice")
+        raise InvalidNameError("labels must be sorted by their bytes, each once")
     try:
         text = b"\n".join(raw).decode()
     except UnicodeDecodeError as invalid:

@@ -37,8 +37,8 @@ def check_name(name: str) -> str:
         raise InvalidNameError(text)
     if _NAME.fullmatch(name) is None:
         raise InvalidNameError(
-            f"name {printable(name)} is none: it takes two or more elements such as org.example.Player, of letters,"
-            " digits, _ and -, none of which begins with a digit or -"
+            f"name {printable(name)} is not a valid name: expected two or more elements, such as"
+            " org.example.Player, of letters, digits, _ and -, not beginning with a digit or -"
         )
     return name
 

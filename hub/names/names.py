@@ -158,7 +158,7 @@ class Names:
         names = self._names.get(handler)
         if names is None or name not in names:
             owner = self.register.claim_of(name)
-            by = f"it is owned by {owner}" if owner is not None else "nobody owns it"
+            by = f"it is owned by {owner}" if owner is not None else "it has no owner"
             raise RejectedError(CloseCode.NOT_ALLOWED, f"name {name} is not claimed by this client; {by}")
         self._forget_name(handler, name)
         self._take_out(handler, name)
@@ -306,7 +306,7 @@ class Names:
             raised.tell(Change(name, Standing.OWNED))
         if lost is not None:
             standing = Standing.QUEUED if lost.queue else Standing.LOST
-            lost.tell(Change(name, standing, f"name {name} is owned by {owner}, whose claim was earlier"))
+            lost.tell(Change(name, standing, f"name {name} is owned by {owner}, which claimed it earlier"))
 
     def _tell_owner(self, name: str, before: Claim | None, owner: Claim | None) -> None:
         if (before and before.handler) is not (owner and owner.handler):

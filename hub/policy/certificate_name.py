@@ -107,7 +107,7 @@ def _components(text: str) -> Iterable[Attributes]:
         kind = _ATTRIBUTE.match(text, at)
         if kind is None:
             raise InvalidNameError(
-                f"{printable(text)} is no name of a certificate: write CN=..., a whole subject such as"
+                f"{printable(text)} is not a name of a certificate: write CN=..., a whole subject such as"
                 " CN=alice,O=Example, or DNS:..., URI:..., email:..."
             )
         value, at = _value(text, kind.end())

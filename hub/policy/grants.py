@@ -53,7 +53,7 @@ def parse_path(text: str, separator: str = TOPICS) -> Path:
         raise InvalidTopicError(f"the path is empty; write {EVERYTHING!r} for everything")
     if text.endswith(separator):
         bare, shown = printable(text.rstrip(separator) or EVERYTHING), printable(text)
-        raise InvalidTopicError(f"path {shown} ends with {separator!r}; write {bare}, which covers what is beneath it")
+        raise InvalidTopicError(f"path {shown} ends with {separator!r}; write {bare}, which covers everything below it")
     components = tuple(text.split(separator))
     checked = components[1:] if text.startswith(TOPICS) else components
     if not _ODD.isdisjoint(checked) or _MARKS.search(text):
@@ -69,10 +69,12 @@ def _check(component: str, shown: str, separator: str) -> None:
         raise InvalidTopicError(f"path {shown} has the component {component!r}, which is nothing special in a topic")
     if "*" in component:
         raise InvalidTopicError(
-            f"path {shown}: {EVERYTHING!r} stands alone; a path covers what is beneath it without it"
+            f"path {shown}: {EVERYTHING!r} must be the whole path; a path covers everything below it without it"
         )
     if component != USER and ("{" in component or "}" in component):
-        raise InvalidTopicError(f"path {shown}: {printable(component)} is no component; only {USER!r}, as a whole one")
+        raise InvalidTopicError(
+            f"path {shown}: {printable(component)} is not a valid component; only {USER!r}, as a whole one"
+        )
 
 
 _SEARCHED_NODES = 200  # Nodes looked at for the text of a refusal, 0.4 µs each: examples are enough there

@@ -59,7 +59,7 @@ def read_accounts(tree: Mapping[str, object], policy: Policy, source: str) -> Ac
         place = _joined("certificates", text)
         name = reader.checked(place, parse_certificate_name, text)
         if name in certificates:
-            raise reader.error(place, "the same certificates stand in this table twice")
+            raise reader.error(place, "the same certificates are in this table twice")
         certificates[name] = user
     return Accounts(certificates, dict(reader.users_of("unix", tree, policy)))
 

@@ -6,7 +6,7 @@ connection are known to all. Refusals have one wording for all protocols:
 
 ```
 publish '/a/b': not granted to user 'x'
-subscribe '/a': not granted as a whole to user 'x'; granted beneath: '/a/b/', '/a/c/'
+subscribe '/a': not granted as a whole to user 'x'; granted below: '/a/b/', '/a/c/'
 ```
 """
 
@@ -57,7 +57,8 @@ def check_user(name: str) -> str:
     """Return `name` if a user or role may have it, as a component of a topic; else raise an `InvalidNameError`."""
     if _USER.fullmatch(name) is None:
         raise InvalidNameError(
-            f"{printable(name)} is no name of a user or role: 1 to 64 letters, digits, _ . @ + -, none of . @ + - first"
+            f"{printable(name)} is not a valid name of a user or role: 1 to 64 letters, digits, _ . @ + -,"
+            " none of . @ + - first"
         )
     return name
 
@@ -253,9 +254,9 @@ def prefix_not_granted(rights: Rights, action: Action, prefix: str) -> RejectedE
     beneath = rights.granted(action, prefix)
     if beneath:
         shown = ", ".join(printable(path + TOPICS) for path in beneath)
-        text = f"{wanted}: not granted as a whole to user {user}; granted beneath: {shown}"
+        text = f"{wanted}: not granted as a whole to user {user}; granted below: {shown}"
     elif rights.may(action, prefix):
-        text = f"{wanted}: not granted as a whole to user {user}: something beneath it is denied"
+        text = f"{wanted}: not granted as a whole to user {user}: something below it is denied"
     else:
         text = f"{wanted}: not granted to user {user}"
     return RejectedError(CloseCode.NOT_ALLOWED, text)
@@ -343,7 +344,7 @@ def withheld(deed: Deed, topic: str) -> str:
     elif action is Action.SERVE and topic.startswith(STORES):
         why = "hubs alone have stores"
     elif action is Action.PUBLISH and store_that_tells(topic) is not None:
-        why = "a store tells its changes there, and nobody else does"
+        why = "only a store publishes its changes there"
     return why and f"{action.value} {printable(topic)}: {why}"
 
 

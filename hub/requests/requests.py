@@ -192,7 +192,7 @@ class Requests:
         if handler.closed:
             raise ClosedError("the handler is not attached to this hub")
         if handler.poster is None:
-            raise RejectedError(CloseCode.NOT_ALLOWED, "requests do not reach what is connected in this way")
+            raise RejectedError(CloseCode.NOT_ALLOWED, "requests cannot be sent over this kind of connection")
         yield from self.services.serving(self._participant(handler), prefixes)
 
     def unserving(self, handler: Handler, prefixes: list[str]) -> Iterator[None]:
@@ -237,7 +237,7 @@ class Requests:
             return None
         if handler.poster is None:
             self.counters.refused_total += count
-            return Refused(CloseCode.NOT_ALLOWED, "whoever is connected in this way cannot ask", count)
+            return Refused(CloseCode.NOT_ALLOWED, "this kind of connection cannot send requests", count)
         asker = self._participant(handler)
         if not asker.asked.is_free(request.first, count):
             self.counters.duplicate_total += count
@@ -407,7 +407,7 @@ class Requests:
         plain = as_bytes(reply) if reply.flags & FLAG_SHARED else reply
         pieces = None if plain is None else cut_values(plain, [(run.place, run.count) for run in runs.runs])
         if pieces is None:
-            text = "the service's reply is no batch of values that could be told apart"
+            text = "the service's reply is not a batch with a value for each request"
             for run in runs.runs:
                 self._fail(run.asker, run.first, run.count, Status.FAILED, text)
             return Refused(CloseCode.BAD_DATA, f"REPLY: {text}", count)

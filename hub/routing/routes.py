@@ -334,7 +334,7 @@ class Routes:
     def _addressee(self, name: str) -> Owner:
         owner = self._owner_of(name)
         if owner is None:
-            raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"nobody has the name {printable(name)}")
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"no client owns the name {printable(name)}")
         return owner
 
     def _wanted_route(self, topic: str, found: Iterable[Handler | RemoteHub], sender: str = "") -> Route:
@@ -522,7 +522,7 @@ def _asks_for_store(one: Handler | RemoteHub, topic: str) -> bool:
 
 def changes_refused(topic: str) -> RejectedError:
     """Return the error for a client that publishes changes of a store."""
-    text = f"topic {printable(topic)}: a store tells its changes there, and nobody else does"
+    text = f"topic {printable(topic)}: only a store publishes its changes there"
     return RejectedError(CloseCode.NOT_ALLOWED, text)
 
 

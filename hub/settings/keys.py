@@ -300,7 +300,7 @@ def _contradictions(settings: Settings, origins: Mapping[str, str]) -> Iterator[
         text = f"journal.path ({origins['journal.path']}) says that this hub has a journal; leave one of the two out"
         yield "journal.of", text
     if journal.tier and not journal.path:
-        yield "journal.tier", "is the tier of a journal, and there is none; set journal.path"
+        yield "journal.tier", "is the tier of a journal; set journal.path"
     yield from _contradictions_of_stores(settings)
 
 
@@ -318,7 +318,7 @@ def _contradictions_of_stores(settings: Settings) -> Iterator[tuple[str, str]]:
         yield from _failure("stores.feeds", parse_feed, text)
         name, _ = parse_feed(text)
         if name not in stores:
-            yield "stores.feeds", f"{name!r} is no store of `stores.open`"
+            yield "stores.feeds", f"{name!r} is not a store of `stores.open`"
         fed.add(name)
     names: set[str] = set()
     served: set[str] = set()
@@ -331,7 +331,7 @@ def _contradictions_of_stores(settings: Settings) -> Iterator[tuple[str, str]]:
         if known in names:
             yield path, f"there are two stores {known!r}"
         if name not in stores:
-            yield path, f"{name!r} is no store of `stores.open`"
+            yield path, f"{name!r} is not a store of `stores.open`"
         if path == "zeek.clones" and name in served:
             yield path, f"{name!r} follows one store only, and Zeeks do not clone it"
         if path == "zeek.clones" and name in fed:

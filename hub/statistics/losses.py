@@ -120,7 +120,7 @@ def sentence(state: State) -> str:
 
 def _slow(state: State) -> str:
     if not state.subscribers:
-        return "Nobody subscribes to anything"
+        return "There are no subscribers"
     if not state.slow:
         return (
             "The only subscriber keeps up"

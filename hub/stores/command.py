@@ -94,7 +94,9 @@ class Operations(Protocol):
 def store_topic(name: str, what: str = "") -> str:
     """Return a topic of a store, or without `what` the prefix of all of them; raises `UsageError`."""
     if not name or "/" in name or "=" in name:
-        raise UsageError(f"{printable(name)} is no name of a store: it has one character at least, and no '/' or '='")
+        raise UsageError(
+            f"{printable(name)} is not a valid name of a store: expected at least one character, and no '/' or '='"
+        )
     return check_topic(f"{STORES}{name}/{what}")
 
 
@@ -102,7 +104,7 @@ def parse_store(text: str) -> tuple[str, str]:
     """Return name and file of a setting NAME=FILE; raises UsageError."""
     name, equals, path = text.partition("=")
     if not equals or not path:
-        raise UsageError(f"{printable(text)} is no store: write NAME=FILE, or NAME=:memory:")
+        raise UsageError(f"{printable(text)} is not a store: write NAME=FILE, or NAME=:memory:")
     store_topic(name)
     return name, path
 
@@ -124,5 +126,7 @@ def parse_served(text: str) -> tuple[str, str]:
     known = known or name
     store_topic(name)
     if "<$>" in known or known.startswith("/") or known.endswith("/"):
-        raise UsageError(f"{printable(known)} is no name of a store at a Zeek: no '<$>', and no '/' at either end")
+        raise UsageError(
+            f"{printable(known)} is not a valid name of a store at a Zeek: no '<$>', and no '/' at either end"
+        )
     return known, name

@@ -64,7 +64,7 @@ def policy_test(server: Server, _: Handler, asked: _Asked) -> dict[str, Any]:
     policy, own = server.access.policy, own_roles(server.settings)
     if policy is None:
         why = withheld(asked_deed(question), question.topic)
-        found = Verdict(not why, why or "this hub has no users: everybody may do everything")
+        found = Verdict(not why, why or "this hub has no users: every client may do everything")
     else:
         found = decide(policy, question, own)
         if not is_stranger(policy, question, own):
@@ -82,7 +82,7 @@ def _of_hub(server: Server, question: Question, found: Verdict) -> Verdict:
     if target.startswith(AT):
         return Verdict(False, f"request {printable(target)}: hubs alone ask in this way")
     if services.judges_itself(target.encode()):
-        return Verdict(True, f"{target} answers everybody, of what he may see or do himself")
+        return Verdict(True, f"{target} answers every user, about their own rights")
     if found.rule is not None and found.allowed and services.is_for_admins(target):  # an admin needs no rule
         return Verdict(False, f"{target} is for admins; {found.text}", found.rule)
     return found

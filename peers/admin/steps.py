@@ -63,7 +63,7 @@ def in_steps(server: Server, work: Work[Any]) -> Later:
             later.fail(error)
         except Exception as error:
             later.fail(InternalError("a bug of the hub, please report it; its log has more"))
-            server.log.exception("a request to the hub failed by a bug, please report it", error=repr(error))
+            server.log.exception("a request to the hub failed because of a bug, please report it", error=repr(error))
         else:
             if awaits is None:
                 server.after_turn(step)

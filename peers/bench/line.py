@@ -259,7 +259,7 @@ def _control(kind: int, body: bytes, size: int) -> Control:
                 code, text = decode_close(body)
                 return Control(size, "close", code=code, text=text)
     except ProtocolError as error:
-        raise BenchError(f"the hub sent what it should not: {error}") from error
+        raise BenchError(f"the hub sent an unexpected message: {error}") from error
     return Control(size, "other")
 
 
@@ -312,7 +312,7 @@ def _websocket_control(opcode: int, body: bytes, size: int) -> Control:
         said = msgspec.msgpack.decode(body, type=dict[str, Any])
         queue = msgspec.convert(said.get("queue", {}), QueueWish)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise BenchError(f"the hub sent what it should not: {error}: {body[:80]!r}") from error
+        raise BenchError(f"the hub sent an unexpected message: {error}: {body[:80]!r}") from error
     word = str(said.get("type"))
     request, lost, code = (int(said.get(name, 0)) for name in ("request", "count", "code"))
     word = "greeting" if word == "welcome" else word
@@ -395,7 +395,7 @@ class Line:
             return None
         del self.held[: frame.size]
         if not isinstance(frame, Control):
-            raise BenchError("messages came where there should be none")
+            raise BenchError("messages arrived unexpectedly")
         if frame.word in {"error", "close"}:
             raise BenchError(f"the hub says: {frame.text} ({frame.code})")
         if frame.answer:
@@ -416,7 +416,7 @@ class Line:
         head = self.held[:end].decode("latin-1").splitlines()[0]
         del self.held[: end + 4]
         if not head.startswith("HTTP/1.1 101 "):
-            raise BenchError(f"the hub refuses the WebSocket: {head}")
+            raise BenchError(f"the hub rejects the WebSocket: {head}")
 
     def _receive(self, flags: int = 0) -> bytes:
         try:
@@ -428,7 +428,7 @@ class Line:
         except OSError as error:
             raise BenchError(f"the connection to the hub broke: {error}") from error
         if not data:
-            raise BenchError("the hub closed the connection without a word")
+            raise BenchError("the hub closed the connection without a reason")
         return data
 
 

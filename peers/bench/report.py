@@ -147,7 +147,7 @@ _ROWS: tuple[tuple[str, str, str, int], ...] = (
     ("published", "messages", "published", 0),
     ("delivered", "messages", "delivered", 0),
     ("lost", "messages", "lost", 0),
-    ("told lost by the hub", "messages", "told", 0),
+    ("losses reported by the hub", "messages", "told", 0),
     ("out of order", "messages", "out_of_order", 0),
     ("elapsed", "s", "elapsed_s", 3),
     ("published", "messages/s", "published_per_s", 0),
@@ -209,7 +209,7 @@ def _remarks(runs: Sequence[Measurement]) -> list[str]:
     told = {
         "messages arrived under another topic than they were sent to": any(run.misrouted for run in runs),
         "the hub closed connections of subscribers": any(run.disconnected for run in runs),
-        "what the hub told of lost messages is not what was lost": any(run.told != run.lost for run in runs),
+        "the hub's reports of lost messages are wrong": any(run.told != run.lost for run in runs),
         "the load generators were near their limit: the rate may be theirs, not the hub's": any(
             max(run.publisher_busy_percent, run.subscriber_busy_percent) > _BUSY_PERCENT for run in runs
         ),

@@ -337,7 +337,7 @@ class _Subscriber:
             return False
         now_ns = time.monotonic_ns()
         if not count:
-            self._closed("closed without a word")
+            self._closed("closed without a reason")
             return False
         end = held + count
         rest = tally.feed(buffer, end, now_ns)

@@ -228,6 +228,6 @@ def y_report(plan: YPlan, environment: Environment, runs: Runs) -> Report:
         for reason in dict.fromkeys(reason for run in each for reason in run.reasons)
     ]
     if not all(run.hub_ns for run in every):
-        remarks.append("the hub's process is not known, so neither is its CPU time: --hub-pid tells it")
+        remarks.append("the hub's process is not known, so its CPU time is missing: give --hub-pid")
     figures = {"runs": runs, "median": {mode: medians(each) for mode, each in runs.items()}}
     return Report("y", environment, plan, columns, rows, figures, all(run.flawless for run in every), remarks)

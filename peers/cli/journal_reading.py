@@ -1,6 +1,6 @@
 """Reads a range of a journal piece by piece, checked, and while the hub writes; older records from the tier.
 
-Records that the hub deletes meanwhile, and damage (`Damages`), are reported, and reading goes on behind them.
+Records that the hub deletes meanwhile, and damage (`Damages`), are reported, and reading continues after them.
 """
 
 from __future__ import annotations

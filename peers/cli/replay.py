@@ -185,7 +185,7 @@ def time_s(value: object, field: str) -> float:
             seconds = float(value)
             if math.isfinite(seconds):
                 return seconds
-    raise FieldError(field, f"is no time: {printable(str(value))}; RFC 3339 text or seconds since 1970 are")
+    raise FieldError(field, f"is not a time: {printable(str(value))}; expected RFC 3339 text, or seconds since 1970")
 
 
 _record = msgspec.json.Decoder(dict[str, Any]).decode

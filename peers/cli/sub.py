@@ -321,7 +321,7 @@ async def sub(  # noqa: PLR0913 -- one flag each
         raise FlagError("--last: not with --rule, --sender or a place in the journal; a store keeps no labels")
     wildcards = [one for one in prefixes if "*" in one or one.endswith(("/#", "/+", ">")) or "/+/" in one]
     if wildcards:
-        hint = escaped(f"{wildcards[0]}: prefixes have no wildcards, each character stands for itself")
+        hint = escaped(f"{wildcards[0]}: prefixes have no wildcards, each character is literal")
         print(f"hub sub: {hint}", file=sys.stderr, flush=True)
     shown = prefixes or ("",)
 

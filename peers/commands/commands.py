@@ -440,7 +440,7 @@ class Commands:
         if self._fetches is not None:
             self._fetches.pop(request, None)
         if handler.rights is not rights:
-            outcome = RejectedError(CloseCode.TRY_AGAIN_LATER, "what you may do has changed meanwhile: ask again")
+            outcome = RejectedError(CloseCode.TRY_AGAIN_LATER, "your permissions have changed: try again")
         if isinstance(outcome, RejectedError):
             self._reject_later(outcome, request)
         elif (share := handler.share) is not None and not handler.has_room(len(outcome)):

@@ -192,7 +192,7 @@ class BrokerConversation(ZeekConversation):
                 if self._is_gateway:
                     self._apply_filter()
             case Skipped():
-                text, address = "skipped what a Zeek sent", self._connection.address
+                text, address = "skipped invalid data from a Zeek", self._connection.address
                 self._server.log.warning(text, address=address, messages=event.messages, reason=event.reason)
             case Envelope():
                 self._server.zeek.forwarder.hear(event.sender, event)

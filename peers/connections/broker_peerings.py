@@ -189,7 +189,7 @@ class Stores:
     def _owner(self, name: str) -> Owner:
         owner = self.server.stores.get(name)
         if owner is None:
-            raise ValueError(f"{name!r} is no store of this hub")  # the settings were looked over before
+            raise ValueError(f"{name!r} is not a store of this hub")  # the settings were looked over before
         return owner
 
     def _endpoint_id(self) -> bytes:
@@ -242,7 +242,7 @@ class Stores:
 
     def _log_state(self, known: str, reason: str) -> None:
         if reason:
-            self.server.log.warning("a copy of a Zeek's data store follows nobody", store=known, reason=reason)
+            self.server.log.warning("a copy of a Zeek's data store follows no master", store=known, reason=reason)
         else:
             self.server.log.info("a copy of a Zeek's data store follows its master", store=known)
 
@@ -252,13 +252,13 @@ class Stores:
         if refused not in self._logged_refusals and len(self._logged_refusals) < _LOGGED_REFUSALS:
             self._logged_refusals.add(refused)
             log = self.server.log
-            log.warning("a store has not taken what a Zeek has written", store=known, user=user or "", reason=reason)
+            log.warning("a store rejected a command of a Zeek", store=known, user=user or "", reason=reason)
 
     def look_at(self, name: str, prefixes: Sequence[str]) -> None:
         for known in self.server.zeek.masters:
             if known not in self._logged_stores and announces_master(prefixes, known):
                 self._logged_stores.add(known)
-                text = "a Zeek has a master of a store that this hub has, too, or asks for what covers its topic"
+                text = "a Zeek has a master of a store that this hub has, too, or subscribes to its topic"
                 self.server.log.warning(text, name=name, store=known)
 
     def enter(self, announce: Callable[[], object]) -> None:

@@ -74,7 +74,7 @@ _COPIED_BYTES = 16 * 1024  # pieces up to this size together are joined: to a tr
 
 _SECURE = {"tcp": "tls", "ws": "wss", "http": "https"}
 
-_PROOF_ENDED = "what was shown for who this is has ended and was not renewed; connect again with a fresh token"
+_PROOF_ENDED = "the credentials have expired; connect again with a new token"
 
 
 class Connection(asyncio.Protocol):
@@ -901,7 +901,7 @@ class Connection(asyncio.Protocol):
     def _log_failure(self, error: Exception, read: bytes) -> None:
         self.server.failed_connections += 1
         fields = describe(error, read)
-        text = "a connection ended by a bug, please report it"
+        text = "a connection ended because of a bug, please report it"
         self.server.log.error(text, address=self.address, name=self.far_name, **fields)
 
 

@@ -215,7 +215,7 @@ class Conversation:
             connection.bar(error.delay_s)  # as long as for a stranger: else tokens could be guessed faster from within
             raise RejectedError(error.code, error.text) from None
         if before is not None and identity.user != before.user:
-            raise RejectedError(CloseCode.NOT_ALLOWED, "this token is another user's; connect anew to be somebody else")
+            raise RejectedError(CloseCode.NOT_ALLOWED, "this token is of another user; open a new connection for it")
         connection.identity = identity
         connection.look_in(0.0)  # it may end sooner
         if connection.handler is not None:  # the token may have other roles than the one before

@@ -324,7 +324,7 @@ class Stream:
         if self._position is None or self._handler.closed:
             return
         if head is None or head < self._target:
-            text = "the journal cannot be written, so nobody knows what is missing; come back with the last id"
+            text = "the journal cannot be written, so losses are unknown; reconnect with the last id"
             self._connection.end(CloseCode.JOURNAL_FAILED, text)
             return
         self._target = head

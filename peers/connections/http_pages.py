@@ -59,7 +59,7 @@ def is_guarded(path: str) -> bool:
 def denied(path: str, rights: Rights | None) -> str:
     if path != "/metrics" or rights is None or rights.is_admin or rights.may(Action.SUBSCRIBE, STATISTICS_TOPIC):
         return ""
-    return f"/metrics is for admins, and for those who may subscribe to {STATISTICS_TOPIC}"
+    return f"/metrics is for admins, and for users who may subscribe to {STATISTICS_TOPIC}"
 
 
 def ask_all(server: Server, request: Request) -> Later | None:

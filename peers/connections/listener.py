@@ -153,7 +153,7 @@ def _make_way(endpoint: Endpoint) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise ListenError(f"cannot listen on {endpoint.location}: there is a file that is no socket")
+        raise ListenError(f"cannot listen on {endpoint.location}: there is a file that is not a socket")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:

@@ -261,7 +261,7 @@ class TcpConversation(ClientConversation):
         """Return whether the far side may be a peer hub; otherwise it is rejected."""
         if rights is None or rights.may_link:
             return True
-        text = f"user {printable(rights.user.name)} may not be a peer hub: no role of his has `link`"
+        text = f"user {printable(rights.user.name)} may not be a peer hub: no role of this user has `link`"
         self.refuse(CloseCode.NOT_ALLOWED, text)
         return False
 

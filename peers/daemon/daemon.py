@@ -445,7 +445,9 @@ class Daemon:
             try:
                 part()
             except Exception as error:  # noqa: BLE001 -- the last line of defence
-                self._log.exception("what is due once a second failed by a bug, please report it", error=repr(error))
+                self._log.exception(
+                    "the work of this second failed because of a bug, please report it", error=repr(error)
+                )
 
     def _report_drops(self, now_s: float) -> None:
         for event in self.server.core.report_drops():
@@ -460,7 +462,7 @@ class Daemon:
         self._warned_of_memory = statistics.is_over
         if statistics.is_over:
             self._log.warning(
-                "too little memory: what is new is refused",
+                "too little memory: new connections, subscriptions and other new state are rejected",
                 resident=statistics.resident_bytes,
                 limit=statistics.limit_bytes,
                 **statistics.charged_bytes,

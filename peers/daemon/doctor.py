@@ -209,9 +209,7 @@ def _certificates(settings: Settings) -> Iterator[Finding]:
         try:
             server_context(settings.tls)
         except HubError as problem:
-            yield error(
-                "tls", str(problem), "mend the files; `openssl verify` and `openssl x509 -text` show what they are"
-            )
+            yield error("tls", str(problem), "mend the files; `openssl verify` and `openssl x509 -text` examine them")
     for key, path in (
         ("tls.certificate", settings.tls.certificate),
         ("tls.ca", settings.tls.ca),

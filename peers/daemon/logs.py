@@ -178,7 +178,7 @@ def log_statistics(queue: OutputQueue, limit: RateLimit) -> LogStatistics:
 
 def _dropped(lines: int) -> logging.LogRecord:
     # Made as structlog hands its own records to `ProcessorFormatter`: logging it would obey the level and the order.
-    event = {"event": "log lines dropped: nobody read them", "lines": lines}
+    event = {"event": "log lines dropped: the log was not read", "lines": lines}
     level = {"levelno": logging.WARNING, "levelname": "WARNING", "created": time.time()}
     return logging.makeLogRecord(level | {"name": __name__, "msg": event, "_logger": None, "_name": "warning"})
 
@@ -343,7 +343,7 @@ class OutputQueue(io.TextIOBase):
         self._stream = stream
         self._descriptor = stream.fileno()
         self._limit_bytes = _UNSET_BYTES
-        self._tell: Callable[[int], str] = "{} lines were dropped: nobody read them".format
+        self._tell: Callable[[int], str] = "{} lines were dropped: the log was not read".format
         # Guards all that follows. A thread may take it twice: garbage collection may print.
         self._changed = threading.Condition(threading.RLock())
         self._lines: SimpleQueue[bytes] = SimpleQueue()
@@ -396,7 +396,7 @@ class OutputQueue(io.TextIOBase):
         with self._changed:
             trouble = self._failure and f"the log cannot be written: {self._failure}"
             if self._untold_lines and not trouble:
-                trouble = "nobody reads the log"
+                trouble = "the log is not read"
             return LogStatistics(self._queued_bytes, self._limit_bytes, self._dropped_lines, trouble=trouble)
 
     def end(self) -> bool:

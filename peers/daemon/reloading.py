@@ -90,7 +90,7 @@ class Reloading:
             self._daemon.server.audit.did(by, "reload", failed=str(error))
             self._end(later, error)
         except Exception as error:  # noqa: BLE001 -- the asker must not wait on
-            self._log.exception("a reload failed by a bug, please report it", error=repr(error))
+            self._log.exception("a reload failed because of a bug, please report it", error=repr(error))
             self._end(later, InternalError("a bug of the hub, please report it; its log has more"))
         else:
             log = self._log.warning if reloaded.needs_restart else self._log.info

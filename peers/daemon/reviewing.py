@@ -23,7 +23,7 @@ from peers.users.identity import Identity
 from peers.users.users import Users
 
 _STEP = 100  # Connections in a turn: 3 ms
-_GONE = "your user is gone, or what you have shown is not known any more"
+_GONE = "your user was removed, or your credentials are no longer valid"
 _NO_PEER = "your user may not be a peer hub any more"
 _UNKNOWN = "this hub has users now: connect again, to be recognised"
 _NOT_VOUCHED = "your certificate was revoked, or no authority that this hub knows vouches for it any more"

@@ -88,7 +88,7 @@ class ServiceManager:
                 self._trying = asyncio.get_running_loop().call_later(_AGAIN_S, self._try)
                 return
             except OSError as error:
-                self._log.warning("the service manager cannot be told how the hub does", reason=error.strerror)
+                self._log.warning("the service manager cannot be notified", reason=error.strerror)
                 self.end()
                 return
             self._unsaid.popleft()

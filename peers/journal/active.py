@@ -156,7 +156,7 @@ def newest(folder: str, first: int, before: int | None) -> Newest:
         last = None if before is None else _footer_of(folder, before)
         found = recover(view, first, None if last is None else last.writes)
         if found.lacks_writes:
-            raise JournalCorruptError("what writers have committed is damaged")
+            raise JournalCorruptError("the list of committed batches is damaged")
         epochs = last.epochs if not found.epochs and last is not None else found.epochs
         rows = [row_of(*placed) for placed in found.blocks]
         is_sound = _are_sound(view, first, found)

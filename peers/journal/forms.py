@@ -193,7 +193,7 @@ def granted(fetch: Fetch, rights: Rights | None, action: Action, *, narrows: boo
         raise prefix_not_granted(rights, action, refused)
     paths = rights.paths(action, NARROWED_PATHS)
     if paths is None:
-        text = f"{action.value}: more than {NARROWED_PATHS} grants would have to be compared; ask for what is granted"
+        text = f"{action.value}: more than {NARROWED_PATHS} permissions to compare; read only permitted prefixes"
         raise RejectedError(CloseCode.NOT_ALLOWED, text)
     order = as_order(fetch)
     if len(order.granted) >= GRANTED_LIMIT:

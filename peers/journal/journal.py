@@ -284,7 +284,7 @@ class Journal:
             return position
         if not self._cuts_total:
             self._log.warning(
-                "a reader was further than the journal, whose end is lost: it goes on where that ended; "
+                "a reader was ahead of the journal, whose end is lost: it continues at its end; "
                 "hub_journal_cut_total counts others",
                 position=position,
                 end=end,

@@ -288,7 +288,9 @@ class Recorder:
         if not self._stopped:
             self._probing = self._loop.call_later(_PROBE_S, lambda: self._submit(Probe(self.epoch)))
         if is_first:
-            self._log.error("the journal cannot be written; messages go on, but are not recorded", reason=self._reason)
+            self._log.error(
+                "the journal cannot be written; messages are delivered, but not recorded", reason=self._reason
+            )
             self._announce({"state": "failed", "reason": self._reason, "offset": next_offset})
 
     def _recovered(self, epoch: int, progress: Progress, writes: list[Write]) -> None:

@@ -177,9 +177,9 @@ SETTLE_S: Final = 1.0  # how long a stopping hub waits for confirmations, second
 _TEXT_CHARACTERS: Final = 1000  # most characters of another hub's text that are passed on
 _WHY = {
     Status.NO_RESPONDER: "it cannot be reached now",
-    Status.RESPONDER_GONE: "the way to it was lost; what was published may be recorded or not",
-    Status.TIMED_OUT: f"it has not confirmed within {ANSWER_MS // 1000} s; what was published may be recorded or not",
-    Status.OVERFLOW: "the way to it is full; what was published may be recorded or not",
+    Status.RESPONDER_GONE: "the path to it was lost; the messages may be recorded or not",
+    Status.TIMED_OUT: f"it has not confirmed within {ANSWER_MS // 1000} s; the messages may be recorded or not",
+    Status.OVERFLOW: "the path to it is full; the messages may be recorded or not",
 }
 
 

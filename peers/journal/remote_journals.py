@@ -186,7 +186,9 @@ class RemoteJournals:
             self.answering -= 1
             self.answered_total += 1
             if link.rights is not rights:  # it may have waited for a minute
-                outcome = RejectedError(CloseCode.TRY_AGAIN_LATER, "what the link may take has changed: ask again")
+                outcome = RejectedError(
+                    CloseCode.TRY_AGAIN_LATER, "the permissions of the link have changed: try again"
+                )
             deliver(outcome)
 
         rights = link.rights

@@ -90,7 +90,7 @@ def decoded(payload: bytes, codec: int, raw_bytes: int) -> bytes:
         except zstd.ZstdError as error:
             raise JournalCorruptError(f"a block that was not compressed so: {error}") from error
         if not decompressor.eof or decompressor.unused_data:
-            raise JournalCorruptError("a block that goes on behind its end")
+            raise JournalCorruptError("a block that is longer than its size")
     else:
         raise JournalUnavailableError(f"a block stored with codec {codec}: not known to this version")
     if len(block) != raw_bytes:
@@ -245,7 +245,9 @@ class Segment:
         if self.footer is not None:
             return self.footer.writes
         if self._lacks_writes:
-            raise JournalCorruptError(f"{self.path}: what writers have committed is damaged; see `hub journal verify`")
+            raise JournalCorruptError(
+                f"{self.path}: the list of committed batches is damaged; see `hub journal verify`"
+            )
         return [write for place in self._marks for write in Mark.parse(self._payload(place, self._head(place))).writes]
 
 

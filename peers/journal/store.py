@@ -124,7 +124,7 @@ class Store:
             self._noted = len(found.writes)
             self._begun_us = found.rows[0].earliest_us if found.rows else 0
         elif found.next == first:
-            raise JournalCorruptError(f"{segment_path(self.path, first)}: nothing of it can be read; move it away")
+            raise JournalCorruptError(f"{segment_path(self.path, first)}: it cannot be read at all; move it away")
         else:
             self._sealed.append(_Sealed(first, _size_of(self.path, first)))
             self._begin(Header(found.header.id, found.next, time.time_ns() // 1000))

@@ -288,7 +288,7 @@ class Server(Outside):
     def on_clash(self, number: int) -> None:
         if self.lines.add("clash", self.loop.time()):
             self.log.warning(
-                "another hub has the id of this one, as a cloned process has: start one of them anew",
+                "another hub has the id of this one, as a cloned process has: restart one of them",
                 hub=self.id.hex(),
                 number=number,
             )

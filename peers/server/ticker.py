@@ -172,7 +172,7 @@ class Ticker:
         if trouble := source.log_statistics().trouble:
             yield trouble
         if source.memory.is_over:
-            yield "there is too little memory, and what is new is refused"
+            yield "memory is short: new connections and subscriptions are rejected"
 
 
 def counters_of(handler: Handler) -> Counters:

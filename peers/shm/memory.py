@@ -103,14 +103,14 @@ def _check(descriptor: int, size_bytes: int, needed: int, meaning: str) -> None:
     try:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
     except OSError:
-        raise _refusal("the descriptor is no memfd") from None
+        raise _refusal("the descriptor is not a memfd") from None
     found = os.fstat(descriptor)
     try:
         device = _device()
     except OSError as error:  # no descriptor is left
         raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"SHARED: {error.strerror}") from error
     if found.st_dev != device:
-        raise _refusal("the descriptor is no memfd of ordinary pages")
+        raise _refusal("the descriptor is not a memfd of ordinary pages")
     if seals & needed != needed:
         raise _refusal(f"the memfd is not sealed {meaning} (seals 0x{seals:x})")
     if found.st_size < size_bytes:

@@ -283,7 +283,7 @@ class Sharing:
         if descriptor is None:
             segment = self._segments.get(handle.segment)
             if segment is None:
-                text = f"SHARED: segment {handle.segment} is none of this client's"
+                text = f"SHARED: segment {handle.segment} is not of this client"
                 raise RejectedError(CloseCode.NOT_ALLOWED, text)
             return segment.lease(handle)
         memory.check_sealed(descriptor.number, handle.size_bytes)
@@ -342,13 +342,13 @@ class Sharing:
             segment.close()
 
     def check_surplus(self, *, within_frame: bool) -> None:
-        """Raise a `ProtocolError` if a descriptor came with a frame that takes none.
+        """Raise a `ProtocolError` if a descriptor came with a frame that has none.
 
         Within a frame, its own descriptor may have arrived.
         """
         if len(self._transport.descriptors) > within_frame:
             self._transport.descriptors.clear()
-            raise ProtocolError(CloseCode.PROTOCOL_ERROR, "a descriptor came with a frame that takes none")
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, "a descriptor came with a frame that has none")
 
     def give(self, frame: bytes, shared: Shared) -> None:
         """Write a frame with its descriptor or segment."""

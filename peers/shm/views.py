@@ -84,7 +84,7 @@ class KnownSegment:
         """Return a block, or raise a `ValueError` if the handle is none of this segment."""
         end = handle.offset + memory.VALUES_AT + handle.size_bytes
         if end > self.size_bytes or handle.generation in self._open:
-            raise ValueError(f"{handle} is no block of a segment of {self.size_bytes} bytes")
+            raise ValueError(f"{handle} is not a block of a segment of {self.size_bytes} bytes")
         self._latest = max(self._latest, handle.generation)
         self._open[handle.generation] = None
         return ReadBlock(self, handle)
@@ -185,7 +185,7 @@ class View:
         payload = payload_of(values)
         if payload is None:
             self._received.check()
-            raise BlockGoneError("the block had no bytes, or was taken back by its publisher")
+            raise BlockGoneError("the block had no bytes, or was reused by its publisher")
         self._open = payload
         return payload
 

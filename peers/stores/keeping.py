@@ -174,7 +174,7 @@ class Database:
             raise
 
     def _damaged(self, how: str) -> StorageError:
-        text = f"{self.path} is damaged, or no file of a store ({how}); move it away, restore it, or name another"
+        text = f"{self.path} is damaged, or not a file of a store ({how}); move it away, restore it, or name another"
         return StorageError(f"store {self._name!r}: {text}")
 
     def _begin(self, first_epoch: int, boot: bytes) -> None:
@@ -188,10 +188,12 @@ class Database:
                 connection.pragma("application_id", _APPLICATION_ID)
                 connection.pragma("user_version", _FORMAT)
             if (connection.pragma("application_id"), connection.pragma("user_version")) != (_APPLICATION_ID, _FORMAT):
-                raise StorageError(f"store {name!r}: {self.path} is no file of a store of this version; name another")
+                raise StorageError(
+                    f"store {name!r}: {self.path} is not a file of a store of this version; name another"
+                )
             row = connection.execute("SELECT name, epoch, number, is_closed, entries, checksum FROM meta").fetchone()
             if row is None or row[-1] != crc32(repr(row[:-1]).encode()):
-                raise self._damaged("what it says of itself is wrong")
+                raise self._damaged("its header is wrong")
             held, epoch, self.number, is_closed, self._entries, _ = row
             if held != name:
                 raise StorageError(f"store {name!r}: {self.path} holds another store, {held!r}; name another file")

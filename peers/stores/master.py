@@ -447,7 +447,7 @@ def _each(decode: Callable[[bytes], list[T]], flags: int, values: bytes) -> list
                 return [StoreError(f"{_UNREADABLE_TEXT}: {error}")]
     ends = value_ends(frame) if is_batch else None
     if ends is None:
-        return [StoreError("what was asked is no msgpack")] * frame.messages
+        return [StoreError("the request is not valid msgpack")] * frame.messages
     found: list[T | StoreError] = []
     start = BATCH_COUNT.size
     for end in ends:

@@ -78,7 +78,7 @@ class TypedOperations:
         try:
             _check(value)
         except _NO_VALUE as error:
-            raise StoreError(f"the value is none: {error}") from error
+            raise StoreError(f"the value is invalid: {error}") from error
 
     def apply(self, kind: str, old: bytes | None, operand: bytes | None, empty: bytes | None) -> bytes:
         if kind not in _KINDS:
@@ -132,14 +132,14 @@ def _value(packed: bytes, what: str) -> Any:
     try:
         return decode(from_msgpack(packed))
     except InvalidDataError as error:
-        raise StoreError(f"{what} is none: {error}") from error
+        raise StoreError(f"{what} is invalid: {error}") from error
 
 
 def _packed(value: Value) -> bytes:
     try:
         return to_msgpack(encode(value))
     except InvalidDataError as error:
-        raise StoreError(f"the new value is none: {error}") from error
+        raise StoreError(f"the new value is invalid: {error}") from error
 
 
 def _type(value: Any) -> str:
@@ -160,7 +160,7 @@ def _applied(kind: str, act: str, whole: Any, given: Any) -> Value | None:
             result = Set([*whole, given])
         case "insert_entry", Table():
             if not isinstance(given, tuple) or len(given) != 2:
-                raise StoreError(f"{kind}: what is put into a table is a vector of key and value")
+                raise StoreError(f"{kind}: an element for a table must be a vector of key and value")
             result = Table([*whole.items(), given])
         case "remove", Set() | Table():
             gone = Set([given])

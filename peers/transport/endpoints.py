@@ -45,7 +45,7 @@ _SERIALIZERS = re.compile("broker-bin-v1|broker-json-v1")  # Event formats of a 
 # Names of nodes of a Zeek cluster appear in topics, ids, and labels of 128 bytes.
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _NODE_EXPECTED = "a node of the cluster's layout, 1 to 63 of letters, digits, '-', '_' and '.'"
-_COST_MEANS = "belongs to a URL of --peer or --listen: it says what links between hubs cost"
+_COST_MEANS = "belongs to a URL of --peer or --listen: it is the cost of a link between hubs"
 
 
 def url_host(host: str) -> str:
@@ -191,7 +191,7 @@ class Endpoint:
         """
         endpoint = cls.parse(url)
         if endpoint.scheme is Scheme.ZEEK_LOG:
-            raise InvalidEndpointError(url, "a hub is a logger of a cluster, and has none: hub run --listen")
+            raise InvalidEndpointError(url, "a hub cannot dial loggers, it is one: hub run --listen")
         if endpoint.scheme is not Scheme.UNIX and endpoint.port == 0:
             raise InvalidEndpointError(url, "port 0 is for listening; connecting needs the port of the hub")
         if endpoint.scheme is Scheme.ZEEK_ZMQ and endpoint.xsub == 0:
@@ -259,7 +259,7 @@ def _decoded(url: str, text: str) -> str:
     try:
         decoded = unquote(text, errors="strict")
     except UnicodeDecodeError:
-        raise InvalidEndpointError(url, "what is written as %XX is not UTF-8") from None
+        raise InvalidEndpointError(url, "the text in %XX is not UTF-8") from None
     if "\0" in decoded:
         raise InvalidEndpointError(url, "a path contains no NUL")
     return decoded
@@ -273,12 +273,12 @@ def _host_and_port(url: str, authority: str) -> tuple[str, int]:
         try:
             ipaddress.IPv6Address(host if bracket else "")
         except ValueError:
-            raise InvalidEndpointError(url, "what stands in brackets is not an IPv6 address") from None
+            raise InvalidEndpointError(url, "the host in brackets is not an IPv6 address") from None
     else:
         host, colon, digits = authority.partition(":")
         rest = colon + digits
         if ":" in digits:
-            raise InvalidEndpointError(url, "an IPv6 address stands in brackets, as in tcp://[::1]:7400")
+            raise InvalidEndpointError(url, "an IPv6 address must be in brackets, as in tcp://[::1]:7400")
         if not host:
             raise InvalidEndpointError(
                 url, "host missing; 127.0.0.1 is this machine, 0.0.0.0 and [::] are all addresses"

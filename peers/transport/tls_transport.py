@@ -192,7 +192,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if protocol is not None:
             protocol.connection_lost(exc)
         elif not self._ends:
-            self._fail("the far side went away")
+            self._fail("the other side closed the connection")
         self._handshakes.end(self)
         self._ends = True
 

@@ -173,7 +173,7 @@ class Access:
             return jwts.identity(text, self._wall_s())
         token = self._users.tokens.find(text)
         if token is None:
-            raise Refusal(Reason.TOKEN, f"a token of {len(text)} characters that is none of this hub's")
+            raise Refusal(Reason.TOKEN, f"a token of {len(text)} characters that is not of this hub")
         return Identity(token.user, frozenset(token.roles), "token", token.until_s, token.id)
 
     def _of_account(self, uid: int | None) -> Identity | None:

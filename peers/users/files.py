@@ -87,18 +87,18 @@ def read_secret(path: str) -> bytes:
 
 
 def write_secret(path: Path, key: bytes) -> None:
-    _write(path, f"# Secret CURVE key of a topichub, or of nodes. For nobody else.\n{encode_key(key)}\n", SECRET_MODE)
+    _write(path, f"# Secret CURVE key of a topichub, or of nodes. Keep it secret.\n{encode_key(key)}\n", SECRET_MODE)
 
 
 def write_public(path: Path, key: bytes) -> None:
-    _write(path, f"# Public CURVE key, for everybody.\n{encode_key(key)}\n", _PUBLIC_MODE)
+    _write(path, f"# Public CURVE key.\n{encode_key(key)}\n", _PUBLIC_MODE)
 
 
 def _write(path: Path, text: str, mode: int) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except FileExistsError as error:
-        reason = "is there already, and whoever has its key would be shut out; remove it, or choose another name"
+        reason = "exists, and a replaced key would lock out its users; remove it, or choose another name"
         raise ConfigError(str(path), "", reason) from error
     except OSError as error:
         raise ConfigError(str(path), "", f"cannot be made: {error.strerror}") from error
@@ -123,4 +123,4 @@ def _keys(path: str) -> Iterator[bytes]:
         try:
             yield decode_key(words[0])
         except ValueError as error:
-            raise ConfigError(path, "", f"line {number} is no CURVE key in Z85: {error}") from error
+            raise ConfigError(path, "", f"line {number} is not a CURVE key in Z85: {error}") from error

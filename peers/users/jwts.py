@@ -129,9 +129,9 @@ def _header(text: str) -> Mapping[str, Any]:
     try:
         header = strict_json(base64.b64decode(encoded + "=" * (-len(encoded) % 4), b"-_", validate=True))
     except (ValueError, RecursionError) as error:
-        raise _refusal("a header that is none") from error
+        raise _refusal("an invalid header") from error
     if not isinstance(header, dict):
-        raise _refusal("a header that is no object")
+        raise _refusal("a header that is not an object")
     odd = {"crit", "b64", "zip"}.intersection(header)
     if odd:
         raise _refusal(f"a header with {', '.join(sorted(odd))}, which is not understood here")
@@ -146,7 +146,7 @@ def strict_json(content: bytes) -> Any:
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise ValueError("a name stands twice in an object")
+        raise ValueError("a name is twice in an object")
     return made
 
 

@@ -105,7 +105,7 @@ def _compiled(path: str) -> tuple[Policy, Accounts]:
     tree = parse_toml(text, source)
     if source != _BUILT_IN and not tree:  # an editor, or a full disk, may have cut the file off
         raise ConfigError(
-            source, "", "the policy is empty, so that nobody would be known; [roles] and [users] are expected"
+            source, "", "the policy is empty, so that it would reject all users; [roles] and [users] are expected"
         )
     policy = read_policy(tree, source)
     return policy, read_accounts(tree, policy, source)

@@ -140,9 +140,7 @@ def enter(body: bytes, position: int, width: int, depth: int, budget: Budget) ->
         InvalidDataError: Too deep, too many, or more than the body has bytes for.
     """
     if depth >= DEPTH_LIMIT:
-        raise InvalidDataError(
-            f"more than {DEPTH_LIMIT} vectors, sets and tables stand in each other at byte {position}"
-        )
+        raise InvalidDataError(f"more than {DEPTH_LIMIT} vectors, sets and tables are nested at byte {position}")
     count, start = read_length(body, position)
     if count * width > len(body) - start:
         raise InvalidDataError(f"{count} elements are claimed at byte {position}, {len(body) - start} bytes are left")
@@ -171,7 +169,7 @@ def real_bytes(number: float) -> bytes:
 def read_port(body: bytes, position: int) -> tuple[int, int]:
     number, protocol = _PORT.unpack_from(body, position)
     if protocol >= len(PROTOCOLS):
-        raise InvalidDataError(f"{protocol} at byte {position + 2} is no transport protocol")
+        raise InvalidDataError(f"{protocol} at byte {position + 2} is not a transport protocol")
     return number, protocol
 
 
@@ -461,7 +459,7 @@ def string_body(raw: bytes, first: bytes = b"\x05") -> bytes:
 
 def _begin(tag: int, count: int, out: list[bytes], depth: int) -> None:
     if depth >= DEPTH_LIMIT:
-        raise InvalidDataError(f"more than {DEPTH_LIMIT} vectors, sets and tables stand in each other")
+        raise InvalidDataError(f"more than {DEPTH_LIMIT} vectors, sets and tables are nested")
     out.append(bytes((tag,)) + length_bytes(count))
 
 

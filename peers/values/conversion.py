@@ -250,7 +250,7 @@ def without_collecting(act: Callable[[A], T], argument: A) -> T:
 
 
 def is_nested_too_deep(text: bytes) -> bool:
-    """Return whether more than `NESTING_LIMIT` arrays and maps stand in each other; the text may be no JSON at all.
+    """Return whether more than `NESTING_LIMIT` arrays and maps are nested; the text may be no JSON at all.
 
     Cost: a count or two for most texts; otherwise 2 ns a byte, and 40 ns a string and a bracket.
     """
@@ -263,7 +263,7 @@ def is_nested_too_deep(text: bytes) -> bool:
 
 
 def is_packed_too_deep(packed: bytes) -> bool:
-    """Return whether more than `NESTING_LIMIT` arrays and maps of the first value stand in each other.
+    """Return whether more than `NESTING_LIMIT` arrays and maps of the first value are nested.
 
     An empty innermost one does not count; the bytes may be no msgpack at all. Cost: 8 ns a byte where it is not clear.
     """

@@ -171,7 +171,7 @@ def _real(layout: Struct) -> _Reader:
 def _items(packed: bytes, position: int, count: int, depth: int, budget: Budget) -> tuple[list[bytes], int]:
     """Read the values of a container; the limits are those of `layout.enter`."""
     if depth >= DEPTH_LIMIT:
-        raise InvalidDataError(f"more than {DEPTH_LIMIT} arrays and maps stand in each other at byte {position}")
+        raise InvalidDataError(f"more than {DEPTH_LIMIT} arrays and maps are nested at byte {position}")
     if count > len(packed) - position:
         raise InvalidDataError(
             f"{count} values are claimed at byte {position}, {len(packed) - position} bytes are left"

@@ -38,7 +38,7 @@ class Count(int):
     def __new__(cls, number: int = 0) -> Self:
         """Take a number of 0 to 2^64 - 1; raise `ValueError` for any other."""
         if not 0 <= number < _COUNT_LIMIT:
-            raise ValueError(f"{number} is no count: it is not within 0 and 2^64 - 1")
+            raise ValueError(f"{number} is not a count: expected 0 to 2^64 - 1")
         return super().__new__(cls, number)
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class Timestamp(_Nanoseconds):
     def of(cls, moment: datetime) -> Timestamp:
         """Convert a `datetime` that has a zone, else raise `ValueError`."""
         if moment.tzinfo is None:
-            raise ValueError(f"{moment} has no zone, so it is no point in time")
+            raise ValueError(f"{moment} has no time zone")
         return cls((moment - _EPOCH) // _MICROSECOND * 1000)
 
     def to_datetime(self) -> datetime:

@@ -345,7 +345,7 @@ def publication_of(message: Publish[Any, Any]) -> Publication:
     request = message.request
     single, packed, messages = values_of(message, "publish")
     if message.confirm and not request:
-        raise RefusedError(CloseCode.BAD_DATA, "publish: what is to be confirmed bears a `request`", 0, messages)
+        raise RefusedError(CloseCode.BAD_DATA, "publish: with `confirm`, `request` is missing", 0, messages)
     try:
         key, flags = key_of(message.topic, message.labels, message.sender, message.to)
     except (InvalidTopicError, InvalidNameError) as error:

@@ -438,7 +438,7 @@ def _start(text: str, last_ids: list[str]) -> tuple[int | None, int, int | None]
         since = (given if given.tzinfo else given.replace(tzinfo=UTC)) - _EPOCH
     except (ValueError, OverflowError):
         shown = printable(text)
-        raise _refused(f"from: {shown} is no offset, and no time such as 2026-11-21T12:00:00Z") from None
+        raise _refused(f"from: {shown} is neither an offset nor a time such as 2026-11-21T12:00:00Z") from None
     return None, 0, max(0, since // timedelta(microseconds=1))
 
 
@@ -474,7 +474,7 @@ def _decoded(text: str) -> str:
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError as error:
-        raise _refused("the topic is no UTF-8") from error
+        raise _refused("the topic is not UTF-8") from error
 
 
 def _refused(text: str) -> RejectedError:

@@ -127,7 +127,7 @@ def _length(request: Request, lengths: list[bytes], codings: list[bytes]) -> int
     if len(lengths) > 1:
         raise _bad("several Content-Length headers")
     if not _DIGITS.fullmatch(lengths[0]):
-        raise _bad("Content-Length is no number")
+        raise _bad("Content-Length is not a number")
     return int(lengths[0])
 
 
@@ -153,7 +153,7 @@ class _Part(Enum):
     SIZE = "the line with the size of a chunk"
     CONTENT = "content"
     CRLF = "the end of a chunk"
-    TRAILERS = "what stands behind the last chunk"
+    TRAILERS = "the data behind the last chunk"
     DONE = "nothing more"
 
 
@@ -223,7 +223,7 @@ class Body:
             case _Part.SIZE:
                 found = _SIZE.fullmatch(line)
                 if found is None:
-                    raise _bad("chunked: the size of a chunk is no hexadecimal number")
+                    raise _bad("chunked: the size of a chunk is not a hexadecimal number")
                 self._left = int(found[1], 16)
                 self._part = _Part.CONTENT if self._left else _Part.TRAILERS
             case _Part.CRLF:

@@ -258,7 +258,9 @@ class Session(PieceSession):
 
     def _read_head(self, head: bytes) -> Event:
         if head.startswith(_TLS_HEAD):
-            return self._bad_request(HTTPStatus.BAD_REQUEST, "the far side speaks TLS; this port has none, wss:// has")
+            return self._bad_request(
+                HTTPStatus.BAD_REQUEST, "the client uses TLS; this port does not: connect to wss://"
+            )
         if len(head) > self._head_limit_bytes:
             text = f"the request is over {self._head_limit_bytes} bytes"
             return self._bad_request(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
@@ -301,7 +303,7 @@ class Session(PieceSession):
         return not self._is_known and size_bytes > self._head_limit_bytes
 
     def _refuse_size(self) -> Closing:
-        text = f"a message of more than {self._head_limit_bytes} bytes before it is known who you are: say `hello`"
+        text = f"a message of more than {self._head_limit_bytes} bytes before authentication: send `hello` first"
         return self._give_up(CloseCode.TOO_BIG, text)
 
     def _send_replies(self) -> None:

@@ -37,7 +37,7 @@ HUB_LIMIT_BYTES = 64  # longest name of a hub; its id, in hexadecimal digits, is
 
 JOURNAL_ID_BYTES = 16
 
-REPLACED = "the hub has another journal than before; what was read of the old one does not go on in it: begin anew"
+REPLACED = "the hub has another journal than before: start again at its beginning"
 """The error for a reader whose offsets name other records now."""
 
 _RECORDS = Struct(">IIQQQQQ")

@@ -309,7 +309,7 @@ class Assembly:
         elif begun is None or not begun.continues(part):
             if self._passed_over == _key(part):
                 return None
-            raise self._refuse(part, CloseCode.BAD_DATA, f"part {part.part} does not continue what came before")
+            raise self._refuse(part, CloseCode.BAD_DATA, f"part {part.part} does not continue the part before")
         begun.take(part, self._prefixes_limit)
         if self.entries + begun.entries > self._entries_limit:
             text = f"over {self._entries_limit} neighbours, prefixes and rules in announcements that are not complete"

@@ -275,7 +275,7 @@ class Session(Generic[R]):
         """Count a refusal; a NOTICE for each reason is sent at the end of this read."""
         rejected = self._rejected = self._rejected or {}
         if text not in rejected and len(rejected) >= _REJECTED_TEXTS:
-            text = "more was refused, for other reasons"
+            text = "more was rejected, for other reasons"
         self.has_outgoing = True
         before = rejected.get(text)
         total = count + (before.count if before is not None else 0)

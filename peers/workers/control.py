@@ -98,7 +98,7 @@ class Control(asyncio.Protocol):
             return
         except Exception as error:  # noqa: BLE001 -- the last line of defence: a question must not end a process
             structlog.get_logger("peers").exception(
-                "a question of another process failed by a bug, please report it", asked=name, error=repr(error)
+                "a question of another process failed because of a bug, please report it", asked=name, error=repr(error)
             )
             self._reply(number, False, "a bug of the hub, please report it; its log has more")
             return

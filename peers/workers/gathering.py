@@ -296,7 +296,9 @@ class Gathering:
         except HubError as error:
             later.fail(error)
         except Exception as error:
-            self._server.log.exception("a request to the hub failed by a bug, please report it", error=repr(error))
+            self._server.log.exception(
+                "a request to the hub failed because of a bug, please report it", error=repr(error)
+            )
             later.fail(InternalError("a bug of the hub, please report it; its log has more"))
 
     async def _answers(self, question: Any) -> list[tuple[str, Any]]:

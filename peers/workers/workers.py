@@ -427,6 +427,5 @@ def _check(daemon: Daemon, count: int) -> None:
         )
     if not any(endpoint.scheme.is_for_clients for endpoint in daemon.listen):
         raise WorkerError(
-            f"workers = {count}: they serve tcp, tls, ws and wss, and `listen` has none of these; "
-            "add one, or leave `workers` out"
+            f"workers = {count}: they serve tcp, tls, ws and wss; add such a URL to `listen`, or remove `workers`"
         )

@@ -162,7 +162,7 @@ def report_of(*runs: Measurement, plan: Plan | None = None) -> Report:
     [
         ({"misrouted": 1}, "under another topic"),
         ({"disconnected": 1}, "closed connections"),
-        ({"lost": 5, "told": 4}, "is not what was lost"),
+        ({"lost": 5, "told": 4}, "reports of lost messages are wrong"),
         ({"publisher_busy_percent": 95.0}, "near their limit"),
         ({"window_wait_percent": 80.0}, "waited for subscribers"),
     ],

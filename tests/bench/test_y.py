@@ -151,7 +151,7 @@ def test_a_hub_whose_process_is_not_known() -> None:
     assert [line.split() for line in shown(found).splitlines() if line.startswith("hub")] == [
         ["hub's", "CPU", "ns/pair"]
     ]
-    assert "--hub-pid tells it" in found.remarks[0]
+    assert "give --hub-pid" in found.remarks[0]
 
 
 REQUESTER = 0x0123456789ABCDEF

@@ -39,7 +39,7 @@ def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_text("mine")
     no = run_in(tmp_path, "curve", "new", "broker")
     assert no.returncode == 1
-    assert no.stderr.startswith(f"hub: {there}: is there already")
+    assert no.stderr.startswith(f"hub: {there}: exists, and")
     assert [(place.name, place.read_text()) for place in tmp_path.glob("broker.*")] == [(there, "mine")]
 
 
@@ -105,7 +105,7 @@ def test_of_a_hub_that_runs(running_hub: RunningHub, tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(POLICY)
     url = ("--url", running_hub.tcp)
     asked = run_in(tmp_path, "policy", "test", "alice", "publish", "/x", "--running", *url)
-    assert (asked.returncode, asked.stdout) == (0, "allowed: this hub has no users: everybody may do everything\n")
+    assert (asked.returncode, asked.stdout) == (0, "allowed: this hub has no users: every client may do everything\n")
     both = run_in(tmp_path, "policy", "test", "a", "publish", "/x", "--running", "--policy", "policy.toml", *url)
     assert (both.returncode, both.stderr.count("--running asks a hub")) == (2, 1)
 
@@ -117,7 +117,7 @@ def test_mistakes_of_policy(tmp_path: Path) -> None:
         (("check", "policy.toml"), 1, broken),
         (("check", "none.toml"), 1, "hub: none.toml: there is no such file"),
         (("test", "alice", "publish", "/x", "--policy", "policy.toml"), 1, broken),
-        (("test", "a/b", "publish", "/x"), 2, "hub: 'a/b' is no name of a user"),
+        (("test", "a/b", "publish", "/x"), 2, "hub: 'a/b' is not a valid name of a user"),
         (("test", "a", "publish", "/x", "--role", "no"), 2, "hub: there is no role 'no'; there are"),
         (("test", "a", "push", "/x"), 2, "hub: ACTION push: give one of publish,"),
         (("check",), 2, "hub: FILE is missing"),
@@ -175,8 +175,8 @@ def test_mistakes_of_token(tmp_path: Path) -> None:
         (("new", "alice"), SET, 2, "the built-in policy has no user 'alice'"),
         (("new", "bob"), SET | policy, 2, "policy.toml has no user 'bob'"),
         (("new", "alice", "--role", "no"), SET | policy, 2, "--role no: there is no such role in policy.toml"),
-        (("new", "alice", "--role", "a/b"), SET, 2, "'a/b' is no name of a user or role"),
-        (("new", "a/b"), SET, 2, "'a/b' is no name of a user"),
+        (("new", "alice", "--role", "a/b"), SET, 2, "'a/b' is not a valid name of a user or role"),
+        (("new", "a/b"), SET, 2, "'a/b' is not a valid name of a user"),
         (("new", "local", "--role", "admin"), SET, 2, "'local' is a name that the hub gives itself"),
         (("new", "alice", "--label", "x" * 65), SET, 2, "--label "),
         (("new", "alice", "--expires", "soon"), SET, 2, "--expires 'soon': give a number with s, m, h, d or w"),

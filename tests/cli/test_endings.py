@@ -122,7 +122,7 @@ SENSELESS: list[tuple[list[str], str]] = [
     ),
     (
         ["pub", "/a", "[18446744073709551616]", "--zeek-event", "X"],
-        f"argument 1: {2**64} is no count: it is not within 0 and 2^64 - 1",
+        f"argument 1: {2**64} is not a count: expected 0 to 2^64 - 1",
     ),
     (
         ["run", "--queue-messages", "many"],

@@ -191,7 +191,7 @@ def test_what_the_hub_refuses_is_told(running_hub: RunningHub, lines: bytes, sai
     result = hub("pub", "/a", "--to", "org.example.Nobody", url=running_hub.tcp, stdin=lines)
     assert result.returncode == 1
     assert result.stdout.startswith(f"published {said} in ".encode())
-    refused = f"hub pub: the hub refused {said}: nobody has the name 'org.example.Nobody' ("
+    refused = f"hub pub: the hub refused {said}: no client owns the name 'org.example.Nobody' ("
     assert result.stderr.decode().startswith(refused)
 
 

@@ -106,7 +106,7 @@ def test_times_are_texts_or_numbers(value: object, seconds: float) -> None:
 
 @pytest.mark.parametrize("value", ["yesterday", "", "nan", "inf", True, [], {}])
 def test_what_is_no_time_is_named(value: object) -> None:
-    with pytest.raises(FieldError, match="field 'ts' is no time"):
+    with pytest.raises(FieldError, match="field 'ts' is not a time"):
         time_s(value, "ts")
 
 

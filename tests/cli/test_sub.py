@@ -79,7 +79,7 @@ def test_without_prefixes_everything_comes_but_the_hub_itself(running_hub: Runni
 def test_whoever_expects_wildcards_is_told(running_hub: RunningHub) -> None:
     result = hub("sub", "/sub/*/x", "--timeout", "0.1", url=running_hub.tcp)
     assert result.returncode == 0
-    assert result.stderr == b"hub sub: /sub/*/x: prefixes have no wildcards, each character stands for itself\n"
+    assert result.stderr == b"hub sub: /sub/*/x: prefixes have no wildcards, each character is literal\n"
 
 
 def test_pretty_lines_on_a_terminal(running_hub: RunningHub) -> None:

@@ -185,7 +185,7 @@ async def test_a_sender_or_a_destination_that_cannot_be(hub: Hub) -> None:
         assert (refused.code, refused.text) == (CloseCode.NOT_ALLOWED, f"sender '{NAME}': that name is not yours")
         await reader.publish("/close", 1, to="org.example.Nobody")
         refused = await told.rejected.get()
-        assert refused.text == "nobody has the name 'org.example.Nobody'"
+        assert refused.text == "no client owns the name 'org.example.Nobody'"
         assert reader.statistics().rejected_messages == 2
 
 
@@ -256,9 +256,9 @@ async def test_an_earlier_claim_of_a_peer_hub(client: Client, hub: Hub) -> None:
     link = RemoteHub(b"\x07" * 16)
     names = hub.server.core.names
     names.hear(link, [Announced("a.a", (), 1, 1), Announced("a.b", (), 1, 1)], [])
-    assert "whose claim was earlier" in await lost.wait_lost()
-    assert "whose claim was earlier" in await waits.wait_lost()
-    with pytest.raises(RejectedError, match="whose claim was earlier"):
+    assert "which claimed it earlier" in await lost.wait_lost()
+    assert "which claimed it earlier" in await waits.wait_lost()
+    with pytest.raises(RejectedError, match="which claimed it earlier"):
         await lost.wait_owned()
     names.hear(link, [], ["a.b"])
     await waits.wait_owned()

@@ -332,9 +332,9 @@ async def reader(place: Place, user: str = "alice", policy: str = POLICY, *, nar
 @pytest.mark.parametrize(
     ("prefixes", "text"),
     [
-        ([""], "journal '': not granted as a whole to user 'alice'; granted beneath: '/a/', '/mail/alice/'"),
-        (["/a/b", "/a"], "journal '/a': not granted as a whole to user 'alice'; granted beneath: '/a/'"),
-        (["/a/"], "journal '/a/': not granted as a whole to user 'alice': something beneath it is denied"),
+        ([""], "journal '': not granted as a whole to user 'alice'; granted below: '/a/', '/mail/alice/'"),
+        (["/a/b", "/a"], "journal '/a': not granted as a whole to user 'alice'; granted below: '/a/'"),
+        (["/a/"], "journal '/a/': not granted as a whole to user 'alice': something below it is denied"),
         (["/a/secret/x"], "journal '/a/secret/x': not granted to user 'alice'"),
         (["/mail/bob/"], "journal '/mail/bob/': not granted to user 'alice'"),
         (["$hub/"], "journal '$hub/': not granted to user 'alice'"),

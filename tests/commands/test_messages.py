@@ -216,7 +216,7 @@ async def test_senders_and_destinations(place: Place) -> None:
         await place.client("/"),
     )
     code, text = await other.refused("publish", topic="/t", value=0, to=NAME)
-    assert (code, text) == (CloseCode.TRY_AGAIN_LATER, f"nobody has the name '{NAME}'")
+    assert (code, text) == (CloseCode.TRY_AGAIN_LATER, f"no client owns the name '{NAME}'")
     await owner.done("claim", name=NAME)
     await reader.done("rule", rules=[{"sender": NAME}])
     await owner.publish("/t", 1, sender=NAME)
@@ -332,7 +332,7 @@ async def test_what_is_granted_and_taken_away(place: Place) -> None:
     lost, told = await client.hear(), await client.hear()
     assert (lost["type"], lost["name"], lost["standing"]) == ("name", "org.a.x", "lost")
     assert told["code"] == CloseCode.NOT_ALLOWED
-    assert told["text"].startswith("no longer granted to user 'alice', and taken away: claim 'org.a.x', subscribe ")
+    assert told["text"].startswith("no longer granted to user 'alice', and removed: claim 'org.a.x', subscribe ")
     assert handler.prefixes == {}
 
 

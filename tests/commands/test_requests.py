@@ -220,7 +220,7 @@ async def test_claim_and_release(place: Place) -> None:
     assert await two.hear() == {"type": "name", "name": NAME, "standing": "owned"}
     two.close()
     assert await three.hear() == {"type": "name", "name": NAME, "standing": "owned"}
-    assert (await three.refused("release", name="a.b"))[1] == "name a.b is not claimed by this client; nobody owns it"
+    assert (await three.refused("release", name="a.b"))[1] == "name a.b is not claimed by this client; it has no owner"
 
 
 async def test_lists(place: Place) -> None:

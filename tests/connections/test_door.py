@@ -230,7 +230,7 @@ async def test_a_hub_needs_a_role_with_link(start_hub: StartHub, tmp_path: Path)
         file.write_text(SECRET)
         await eventually(lambda: "(4401)" in dialler.last_reason)
         file.write_text(known.token("alice"))
-        await eventually(lambda: "no role of his has `link`" in dialler.last_reason)
+        await eventually(lambda: "no role of this user has `link`" in dialler.last_reason)
         assert "(1008)" in dialler.last_reason
         file.write_text(known.token("far") + "\n")
         await eventually(lambda: len(hub.server.links) == len(far.server.links) == 1)

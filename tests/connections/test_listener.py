@@ -103,8 +103,8 @@ async def test_a_live_socket_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "cause"),
     [
-        ("file", "there is a file that is no socket"),
-        ("", "there is a file that is no socket"),
+        ("file", "there is a file that is not a socket"),
+        ("", "there is a file that is not a socket"),
         ("file/hub.sock", "Not a directory"),
         ("no/hub.sock", "there is no folder {folder}/no; make it first, writable for the hub"),
     ],

@@ -250,7 +250,7 @@ async def test_the_clock_goes_on(start_daemon: StartDaemon, connect: Connect) ->
         daemon.server.keepalive.watch(Broken(), 0.0)
         daemon._second()
         assert [topic for topic, _ in await watcher.values(2)] == ["$hub/statistics"] * 2
-    bugs = [line for line in lines if "by a bug" in line["event"]]
+    bugs = [line for line in lines if "because of a bug" in line["event"]]
     assert len(bugs) == 1
     assert "ExceptionGroup" in bugs[0]["error"]
 

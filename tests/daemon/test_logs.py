@@ -371,7 +371,7 @@ def test_lines_are_dropped_while_nobody_reads(queue: OutputQueue, pipe: Pipe) ->
     statistics = queue.statistics()
     assert statistics.dropped_lines_total == 6
     assert statistics.queued_bytes <= LIMIT_BYTES
-    assert statistics.trouble == "nobody reads the log"
+    assert statistics.trouble == "the log is not read"
     found = pipe.read_until("missing\n").splitlines()
     assert found == [f"{number:<99}" for number in range(lines - 1)] + ["6 missing"]
     until(lambda: not queue.statistics().trouble)

@@ -92,7 +92,7 @@ async def test_few_descriptors(start_process: StartProcess, connect: Connect) ->
 
 
 PIPE_BYTES = 4096  # The smallest pipe that there is: it is full after some lines
-MISSING = "log lines dropped: nobody read them"
+MISSING = "log lines dropped: the log was not read"
 REFUSED = 70  # So many refused connections are more lines than fit into such a pipe, and such a queue
 
 

@@ -54,19 +54,19 @@ START = b"\0\x02/a\0\0"
         (b"\0\x02/a", "the key ends at byte 4, too soon"),
         (b"\0\x02/a\0", "the key ends at byte 5, too soon"),
         (b"\0\x02/a\x09\0", "too soon"),
-        (b"\0\x02/a\0\x09", "within a field that goes on to 15"),
-        (START + b"\x05abc", "the key ends at byte 10, within a field that goes on to 12"),
+        (b"\0\x02/a\0\x09", "within a field that ends at 15"),
+        (START + b"\x05abc", "the key ends at byte 10, within a field that ends at 12"),
         (b"\0\0\0\0", "topic is empty"),
         (START + b"\0", "a label is empty"),
-        (START + b"\x01b\x01a", "labels ascend"),
-        (START + b"\x01a\x01a", "none is there twice"),
+        (START + b"\x01b\x01a", "labels must be sorted"),
+        (START + b"\x01a\x01a", "each once"),
         (START + b"\x01\n", "control character U\\+000A"),
         (START + b"\x01\xff", "labels are not UTF-8"),
-        (START + b"\x01\xc3\x01\xa9", "ascend|not UTF-8"),
+        (START + b"\x01\xc3\x01\xa9", "sorted|not UTF-8"),
         (START + b"\x81" + b"x" * 129, "129 bytes long, the limit is 128"),
         (START + b"".join(b"\x02%02d" % number for number in range(33)), "33 labels, the limit is 32"),
-        (b"\0\x02/a\x03a/b\0", "name 'a/b' is none"),
-        (b"\0\x02/a\0\x03a.1", "name 'a.1' is none"),
+        (b"\0\x02/a\x03a/b\0", "name 'a/b' is not a valid name"),
+        (b"\0\x02/a\0\x03a.1", "name 'a.1' is not a valid name"),
     ],
 )
 def test_bad_keys(key: bytes, text: str) -> None:
@@ -103,7 +103,7 @@ def test_each_part_is_checked() -> None:
         check_rule(["a"], "/\n")
     with pytest.raises(InvalidNameError, match="label is empty"):
         check_rule([""])
-    with pytest.raises(InvalidNameError, match="name 'x' is none"):
+    with pytest.raises(InvalidNameError, match="name 'x' is not a valid name"):
         check_rule(["a"], sender="x")
     with pytest.raises(InvalidNameError, match="33 labels"):
         check_rule(map(str, range(33)))

@@ -197,7 +197,9 @@ def test_bad_announcements(hub: Hub) -> None:
     hub.connect(far)
     link = far.links[hub].handler
     bad = [Announced("bad", (), 1, 1), Announced("a.b", ("ok",), 1, 1), Announced("a.c", ("",), 1, 1)]
-    with pytest.raises(RejectedError, match=r"^2 announced names are not taken: name 'bad' is none") as caught:
+    with pytest.raises(
+        RejectedError, match=r"^2 announced names are not taken: name 'bad' is not a valid name"
+    ) as caught:
         hub.names.hear(link, bad, ["never.announced"])
     assert caught.value.code == CloseCode.BAD_DATA
     assert list(hub.known) == ["a.b"]

@@ -61,7 +61,7 @@ def test_refusals_are_counted_and_told() -> None:
     with pytest.raises(RejectedError) as error:
         bob.require(400)
     assert error.value.text == (
-        "user user1 has 0 prefixes, 400 more are too many: a fair part of what is left is 297 now, of 600 in all"
+        "user user1 has 0 prefixes, 400 more are too many: the fair share is 297 now, of 600 in all"
     )
     assert (alice.refused_total, bob.refused_total, whole.refused_total) == (1, 1, 2)
 

@@ -212,7 +212,7 @@ def test_the_last_ones_are_told_newest_first() -> None:
 @pytest.mark.parametrize(
     ("state", "text"),
     [
-        (State(), "Nobody subscribes to anything, nothing was dropped in the last minute."),
+        (State(), "There are no subscribers, nothing was dropped in the last minute."),
         (State(2, 1), "The only subscriber keeps up, nothing was dropped in the last minute."),
         (State(2, 1, 1), "The only subscriber is slow, nothing was dropped in the last minute."),
         (State(3000, 2140), "All 2,140 subscribers keep up, nothing was dropped in the last minute."),
@@ -235,9 +235,9 @@ def test_the_last_ones_are_told_newest_first() -> None:
         ),
         (State(300, 214, 0, 7, (), 1), "All 214 subscribers keep up, 7 messages were dropped in the last minute."),
         (
-            State(1, 1, troubles=("the journal cannot be written: disk full", "there is too little memory")),
+            State(1, 1, troubles=("the journal cannot be written: disk full", "memory is short")),
             (
-                "The journal cannot be written: disk full. There is too little memory. "
+                "The journal cannot be written: disk full. Memory is short. "
                 "The only subscriber keeps up, nothing was dropped in the last minute."
             ),
         ),

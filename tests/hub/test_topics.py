@@ -196,9 +196,9 @@ def test_names(name: str) -> None:
     ],
 )
 def test_no_names(name: str) -> None:
-    with pytest.raises(InvalidNameError, match="is none: it takes two or more elements"):
+    with pytest.raises(InvalidNameError, match="is not a valid name: expected two or more elements"):
         check_name(name)
-    with pytest.raises(InvalidNameError, match="is none"):
+    with pytest.raises(InvalidNameError, match="is not a valid name"):
         decode_name(name.encode())
 
 

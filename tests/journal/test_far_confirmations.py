@@ -85,8 +85,8 @@ def test_a_question_tells_what_is_to_be_recognised(bench: Bench) -> None:
         (Status.OK, [77, "strange"], 4012, "strange"),
         *((Status.OK, value, 4012, "that was no answer") for value in (-1, True, None, [4012])),
         (Status.NO_RESPONDER, "why", 1013, "it cannot be reached now"),
-        (Status.RESPONDER_GONE, "why", 1013, "the way to it was lost; what was published may be recorded or not"),
-        (Status.TIMED_OUT, "why", 1013, "it has not confirmed within 30 s; what was published may be recorded or not"),
+        (Status.RESPONDER_GONE, "why", 1013, "the path to it was lost; the messages may be recorded or not"),
+        (Status.TIMED_OUT, "why", 1013, "it has not confirmed within 30 s; the messages may be recorded or not"),
         (Status.FAILED, "some reason", 1013, "some reason"),
     ],
 )

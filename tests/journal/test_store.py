@@ -187,7 +187,7 @@ def test_damage_that_is_refused(path: Path, place: int | str) -> None:
     text = (
         r"00\.seg: .*see `hub journal verify`"
         if place in {0, 20, 40}
-        else "what writers have committed is damaged; see"
+        else "the list of committed batches is damaged; see"
     )
     for _ in range(2):
         with pytest.raises(JournalCorruptError, match=text):

@@ -369,7 +369,7 @@ async def test_what_a_reader_may_read(chain: Chain) -> None:
     for named in ({"hub": "hub-2"}, {}):
         async with connect(hubs[0].url, name="alice") as client:
             error = await refused(client, **named)
-            assert error.text.startswith("journal '': not granted as a whole to user 'alice'; granted beneath: ")
+            assert error.text.startswith("journal '': not granted as a whole to user 'alice'; granted below: ")
             assert "not granted" in (await refused(client, "/half/", **named)).text
             assert await values(client, "/open/", **named) == []
             assert await values(client, "/half/a/", **named) == []

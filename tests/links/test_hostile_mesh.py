@@ -128,7 +128,7 @@ async def test_numbers_that_cannot_be(pair: QuietPair) -> None:
     notices = [decode_notice(frame.body).text for frame in answers if frame.kind == Kind.NOTICE]
     assert notices == [
         "ROUTING: an announcement that leads from 12 to 10",
-        f"ROUTING: announcement 10 of hub {_PEER.hex()}: part 3 does not continue what came before",
+        f"ROUTING: announcement 10 of hub {_PEER.hex()}: part 3 does not continue the part before",
     ]
     assert [one for one in routing(answers) if isinstance(one, Wanted)] == [Wanted(_PEER)]
     assert (mesh.records[_PEER].seq, list(mesh.records[_PEER].wants)) == (9, ["/at/9"])

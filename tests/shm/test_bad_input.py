@@ -62,8 +62,8 @@ def unsealed(seals: int, size: int = memory.VALUES_AT + len(VALUES), *, fill: bo
 
 ALL = SEAL_WRITE | SEAL_SHRINK | SEAL_GROW
 MEMORY = {
-    "a file": (None, "no memfd"),
-    "a socket": (lambda: Descriptor(socket.socket(socket.AF_UNIX).detach()), "no memfd"),
+    "a file": (None, "not a memfd"),
+    "a socket": (lambda: Descriptor(socket.socket(socket.AF_UNIX).detach()), "not a memfd"),
     "not sealed at all": (lambda: unsealed(0), "is not sealed"),
     "not sealed against writing": (lambda: unsealed(SEAL_SHRINK | SEAL_GROW), "is not sealed"),
     "not sealed against shrinking": (lambda: unsealed(SEAL_WRITE | SEAL_GROW), "is not sealed"),
@@ -121,7 +121,7 @@ async def test_a_missing_descriptor(hub: SharingHub, reader: RawClient) -> None:
 async def test_a_surplus_descriptor(hub: SharingHub, reader: RawClient) -> None:
     publisher = await hub.sharing()
     await publisher.hand_over(publication("/a", 1), memfd(VALUES))
-    await fatal(publisher, "a descriptor came with a frame that takes none")
+    await fatal(publisher, "a descriptor came with a frame that has none")
     assert await reader.values(1) == [("/a", 1)]
 
 
@@ -137,7 +137,7 @@ async def test_descriptors_byte_by_byte(hub: SharingHub, reader: RawClient) -> N
     publisher = await hub.sharing()
     for byte in handle_frame("/a", Handle(len(VALUES)))[:3]:
         await publisher.hand_over(bytes([byte]), memfd(VALUES))
-    await fatal(publisher, "a descriptor came with a frame that takes none")
+    await fatal(publisher, "a descriptor came with a frame that has none")
     assert await reader.ping() == []
 
 
@@ -158,7 +158,7 @@ BLOCKS = {
     "across the end": (lambda handle: handle._replace(size_bytes=1 << 20), CloseCode.BAD_DATA, "no block"),
     "another length": (lambda handle: handle._replace(size_bytes=99), CloseCode.GONE, "gone"),
     "another generation": (lambda handle: handle._replace(generation=8), CloseCode.GONE, "gone"),
-    "no such segment": (lambda handle: handle._replace(segment=77), CloseCode.NOT_ALLOWED, "none of this client's"),
+    "no such segment": (lambda handle: handle._replace(segment=77), CloseCode.NOT_ALLOWED, "not of this client"),
 }
 
 

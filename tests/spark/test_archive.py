@@ -107,7 +107,7 @@ def test_refusals(hub: HubWithJournal, run: Run, path: Path) -> None:
     with pytest.raises(UsageError, match="an archive is a folder"):
         run(path="hdfs://somewhere/archive")
     shutil.rmtree(path / HUB / CHECKPOINT)
-    with pytest.raises(UsageError, match="is missing: nobody knows how far it reaches"):
+    with pytest.raises(UsageError, match="is missing: its end is unknown"):
         run()
     (path / HUB / "archive.json").unlink()
     with pytest.raises(UsageError, match="is missing"):
@@ -198,7 +198,7 @@ class TestCommands:
         monkeypatch.setattr("peers.spark.replay._REPORTED_MESSAGES", 1)
         monkeypatch.setattr("peers.cli.spark._advance", lambda *_: hub.stop())
         assert replay(path, url=hub.url, full_speed=True) == 2
-        assert "go on with --from-offset" in capsys.readouterr().err
+        assert "continue with --from-offset" in capsys.readouterr().err
 
     def test_flags_that_make_no_sense(self) -> None:
         for words, said in (

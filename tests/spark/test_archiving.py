@@ -183,7 +183,7 @@ def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, monkeypatc
 
 
 LATE = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
-AWAY = "[STREAM_FAILED] ... peers.client.errors.ConnectionLostError: the hub is away"
+AWAY = "[STREAM_FAILED] ... peers.client.errors.ConnectionLostError: the hub is unreachable"
 
 
 class Query:
@@ -232,7 +232,7 @@ def test_a_worker_that_starts_late_is_started_again(run: Run, every_s: float | N
         run([LATE] * STARTS, every_s, told)
     assert len(told) == STARTS - 1
     late = [LATE] * (STARTS - 1)
-    assert run([*late, AWAY, *late, AWAY, ""], 1.0).count("the hub is away") == 2
+    assert run([*late, AWAY, *late, AWAY, ""], 1.0).count("the hub is unreachable") == 2
 
 
 @pytest.mark.parametrize(("error", "every_s", "said"), [(AWAY, None, "ConnectionLostError"), ("no such", 1.0, "no su")])

@@ -219,7 +219,7 @@ async def test_a_store_that_is_not_there(client: Client, store: Store) -> None:
     for act in (none.get("k"), none.put("k", 1), none.watch().open(), none.replica().open()):
         with pytest.raises(NoResponderError):
             await act
-    with pytest.raises(UsageError, match="no name of a store"):
+    with pytest.raises(UsageError, match="not a valid name of a store"):
         client.store("a/b")
     watch = store.watch()
     with pytest.raises(UsageError, match="not open"):

@@ -150,7 +150,7 @@ async def test_what_is_no_file_of_this_store(start: Callable[..., Kept], tmp_pat
     with pytest.raises(StorageError, match=r"holds another store, 's'; name another file"):
         Database(str(tmp_path / "s.db"), "t", 1, full_sync=False)
     (tmp_path / "text.db").write_text("no database " * 100)
-    with pytest.raises(StorageError, match=r"is damaged, or no file of a store"):
+    with pytest.raises(StorageError, match=r"is damaged, or not a file of a store"):
         Database(str(tmp_path / "text.db"), "s", 1, full_sync=False)
     with pytest.raises(StorageError, match=r"^store .*: there is no folder .*; make it first"):
         Database(str(tmp_path / "none" / "s.db"), "s", 1, full_sync=False)

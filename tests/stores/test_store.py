@@ -259,9 +259,9 @@ def test_equal_keys_are_one_key() -> None:
 @pytest.mark.parametrize("packed", [b"", b"\xa2a", b"\x01\x02", b"\xc1", b"\xd4\x63\x00"])
 def test_what_is_no_value_is_refused_as_key_and_as_value(packed: bytes) -> None:
     stored = store()
-    with pytest.raises(StoreError, match="is none"):
+    with pytest.raises(StoreError, match="is invalid"):
         stored.apply(Command("put", packed, pack(1)), 0)
-    with pytest.raises(StoreError, match="is none"):
+    with pytest.raises(StoreError, match="is invalid"):
         stored.apply(Command("put", pack(1), packed), 0)
     assert not stored.entries
     assert stored.statistics().refused_total == 2

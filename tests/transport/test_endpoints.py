@@ -125,7 +125,7 @@ _NO_COSTS = ("", "0", "-1", "1.5", "65536", "100000", "many", "٣")
         ("tcp://h:٣", "bad port"),
         ("tcp://[::1]7400", "bad port '7400'"),
         ("tcp://:7400", "host missing"),
-        ("tcp://::1:7400", "stands in brackets"),
+        ("tcp://::1:7400", "in brackets"),
         ("tcp://[zz]:1", "not an IPv6 address"),
         ("tcp://[::1:1", "not an IPv6 address"),
         ("tcp://[127.0.0.1]:1", "not an IPv6 address"),

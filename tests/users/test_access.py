@@ -329,10 +329,10 @@ def test_mistakes(settings: AccessSettings, told: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[certificates]\n'alice' = 'alice'", "certificates.alice: 'alice' is no name of a certificate"),
+        ("[certificates]\n'alice' = 'alice'", "certificates.alice: 'alice' is not a name of a certificate"),
         ("[certificates]\n'CN=x' = 'mallory'", "certificates.CN=x: there is no user 'mallory' in [users]"),
         ("[certificates]\n'CN=x' = 7", "certificates.CN=x: a int given, expected the name of a user"),
-        ("[certificates]\n'CN=x' = 'alice'\n'cn=x' = 'alice'", "certificates.cn=x: the same certificates stand"),
+        ("[certificates]\n'CN=x' = 'alice'\n'cn=x' = 'alice'", "certificates.cn=x: the same certificates are"),
         ("certificates = 7", "certificates: a int given, expected a table"),
         ("[unix]\n4242 = 'mallory'", "unix.4242: there is no user 'mallory' in [users]"),
         ("[unix]\nno-such-account = 'alice'", "unix.no-such-account: there is no such account here"),
@@ -481,7 +481,7 @@ def test_a_token_is_found_by_its_whole_text_alone() -> None:
         ("line 1: no token", [line(created=one) for one in ("yesterday", "2026-11-22T10:00:00")]),
         ("line 1: no token", [line(label="x" * 65)]),
         ("line 3: no token", [b"# c\n\n" + line(user=7)]),
-        ("no name of a user", [line(user="a/b"), line(user=""), line(roles=["a b"])]),
+        ("not a valid name of a user", [line(user="a/b"), line(user=""), line(roles=["a b"])]),
         ("a name that the hub gives itself", [line(user="local"), line(user="zeek")]),
         ("do not print", [line(label="a\x1b[2J")]),
         ("line 2: the same token as in line 1", [line() + b"\n" + line(user="bob")]),
@@ -579,7 +579,7 @@ def test_a_pair_of_files(tmp_path: Path) -> None:
     assert (read_secret(str(secret)), read_public(str(public))) == (KEYS[0], KEYS[1])
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     for write, place in ((write_secret, secret), (write_public, public)):
-        with pytest.raises(ConfigError, match="is there already"):
+        with pytest.raises(ConfigError, match="exists, and"):
             write(place, KEYS[2])
         with pytest.raises(ConfigError, match="cannot be made: No such file or directory"):
             write(tmp_path / "none" / "a", KEYS[2])
@@ -603,8 +603,8 @@ def test_many_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("x\n", "line 1 is no CURVE key in Z85: a key has 40 characters, this has 1"),
-        (f"{encode_key(KEYS[0])}\n{'~' * 40}", "line 2 is no CURVE key in Z85: character 1 of a key is none of Z85"),
+        ("x\n", "line 1 is not a CURVE key in Z85: a key has 40 characters, this has 1"),
+        (f"{encode_key(KEYS[0])}\n{'~' * 40}", "line 2 is not a CURVE key in Z85: character 1 of a key is not in Z85"),
     ],
 )
 def test_lines_that_are_no_keys(tmp_path: Path, text: str, told: str) -> None:

@@ -204,7 +204,7 @@ def test_a_short_prefix_of_mapped_addresses_is_ipv6() -> None:
         ("05", "not complete"),
         ("0505616263", "is not complete|claims 5 bytes"),
         ("0f", "15 at byte 0 is no type"),
-        ("08005009", "9 at byte 3 is no transport protocol"),
+        ("08005009", "9 at byte 3 is not a transport protocol"),
         ("0000", "1 bytes follow"),
         ("07" + "00" * 16 + "81", "129 at byte 17"),
         ("05" + "ff" * 11, "more than 10 bytes"),
@@ -277,7 +277,7 @@ def test_what_has_no_form_is_refused(value: object) -> None:
 def test_a_list_that_holds_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(InvalidDataError, match="stand in each other"):
+    with pytest.raises(InvalidDataError, match="are nested"):
         encode(endless)
     table: dict[str, Any] = {}
     table["a"] = [table]

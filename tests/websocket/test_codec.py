@@ -155,7 +155,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"type": "publish", "request": 9, "topic": "/a", "value": 1, "values": [1]}, "one of the two"),
     ({"type": "publish", "request": 9, "topic": "/a", "values": []}, "0 values"),
     ({"type": "publish", "request": 9, "topic": "/a", "values": 5}, "array"),
-    ({"type": "publish", "topic": "/a", "value": 1, "confirm": True}, "what is to be confirmed bears a `request`"),
+    ({"type": "publish", "topic": "/a", "value": 1, "confirm": True}, "with `confirm`, `request` is missing"),
     ({"type": "fetch"}, "missing required field `request`"),
     ({"type": "fetch", "request": 0}, "`int` >= 1"),
     ({"type": "fetch", "request": 2**32}, "`int` <="),

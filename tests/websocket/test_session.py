@@ -121,7 +121,7 @@ def test_large_messages_of_somebody_who_is_not_known(frames: list[bytes]) -> Non
     found = [event for one in frames for event in talk.say(one)]
     assert [type(event) for event in found] == [Closing]
     code, reason = talk.closed_with
-    assert (code, f"more than {HANDSHAKE_LIMIT} bytes before it is known who you are" in reason) == (1009, True)
+    assert (code, f"more than {HANDSHAKE_LIMIT} bytes before authentication" in reason) == (1009, True)
 
 
 def test_frames_behind_the_request_wait_for_the_answer() -> None:

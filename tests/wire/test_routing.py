@@ -240,7 +240,7 @@ def test_a_part_is_missing(missing: int) -> None:
     assert set(heard) == {None}
     (error,) = refused
     assert error.code == CloseCode.BAD_DATA
-    text = f"ROUTING: announcement 7 of hub {HUB.hex()}: part {missing + 1} does not continue what came before"
+    text = f"ROUTING: announcement 7 of hub {HUB.hex()}: part {missing + 1} does not continue the part before"
     assert error.text == text
     assert assembly.entries == 0
     assert [assembly.add(part) for part in parts_of(large(3500))][-1] == large(3500)

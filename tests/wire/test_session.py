@@ -142,7 +142,7 @@ def test_refusals_of_many_causes_are_summed_up() -> None:
     told = notices(side)
     assert len(told) <= 20
     assert sum(notice.count for notice in told) == 1000
-    assert told[-1].text == "more was refused, for other reasons"
+    assert told[-1].text == "more was rejected, for other reasons"
 
 
 def test_a_client_keeps_refusals_to_itself() -> None:

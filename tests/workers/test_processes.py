@@ -221,7 +221,7 @@ async def test_users_are_those_of_the_hub(start_workers: StartWorkers, tmp_path:
                 pass
         await ada.request("$hub/reload", {"force": True})
         for bob in clients["bob"]:
-            with pytest.raises(RejectedError, match="your user is gone"):
+            with pytest.raises(RejectedError, match="your user was removed"):
                 await bob.wait_closed()
         assert await ada.names() == []
 

@@ -43,7 +43,7 @@ class Mechanisms:
         self.served: Callable[[], Mechanism] = lambda: NULL  # of a node that has come
         self.dialled: Callable[[], Mechanism] = lambda: NULL  # of a broker
         if settings.curve_clients and not settings.curve_key:
-            raise ConfigError("", "zeek.curve_key", "missing: without it, nobody is asked for zeek.curve_clients")
+            raise ConfigError("", "zeek.curve_key", "missing: without it, zeek.curve_clients has no effect")
         if bool(settings.curve_broker) is not bool(settings.curve_node_key):
             missing = "curve_node_key" if settings.curve_broker else "curve_broker"
             raise ConfigError("", f"zeek.{missing}", "missing: zeek.curve_broker and zeek.curve_node_key go together")
@@ -117,7 +117,7 @@ class RemoteEnd(ZeekConversation):
 
     def __init__(self, connection: Connection, queue: QueueLimits, session: Session) -> None:
         super().__init__(connection, queue, session)
-        self._skipped = Complaints(connection, "skipped what a Zeek node sent")
+        self._skipped = Complaints(connection, "skipped invalid data from a Zeek node")
         self._has_broken = False  # the protocol, behind its handshake
         self._looking: asyncio.TimerHandle | None = None  # set while a hub may join the same mesh
 

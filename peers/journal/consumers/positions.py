@@ -161,7 +161,7 @@ def _open(path: str, journal_id: bytes, *, full_sync: bool) -> tuple[apsw.Connec
     except BaseException as error:
         connection.close()
         if isinstance(error, _DAMAGE):
-            text = f"{path}: positions of consumers, damaged ({error}); move it away: all consumers begin anew then"
+            text = f"{path}: damaged positions of consumers ({error}); move it away: all consumers then start again"
             raise JournalCorruptError(text) from error
         if isinstance(error, apsw.FullError) or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
             raise JournalFullError(f"{path}: the disk is full") from error
@@ -181,11 +181,11 @@ def _read(connection: apsw.Connection, path: str, journal_id: bytes) -> dict[str
             connection.pragma("application_id", _APPLICATION_ID)
             connection.pragma("user_version", _FORMAT)
         if (connection.pragma("application_id"), connection.pragma("user_version")) != (_APPLICATION_ID, _FORMAT):
-            raise JournalCorruptError(f"{path}: no positions of consumers of this version; move it away")
+            raise JournalCorruptError(f"{path}: not a file of consumer positions of this version; move it away")
         if connection.execute("SELECT journal FROM meta").get != journal_id:
             connection.execute("DELETE FROM consumers")
             connection.execute("UPDATE meta SET journal = ?", (journal_id,))
-            structlog.get_logger("peers").warning("another journal than before: all consumers begin anew", path=path)
+            structlog.get_logger("peers").warning("another journal than before: all consumers start again", path=path)
         for name, state in connection.execute("SELECT name, state FROM consumers"):
             kept[name] = _decode(state)
     return kept

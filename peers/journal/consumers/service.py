@@ -224,7 +224,7 @@ class Consumers:
         self.cuts_total = len(cut)
         if cut:
             structlog.get_logger("peers").warning(
-                "consumers were further than the journal, whose end is lost: they go on where it ends",
+                "consumers were ahead of the journal, whose end is lost: they continue at its end",
                 end=head,
                 consumers=cut[:_CUT_SHOWN],
                 count=len(cut),
@@ -291,7 +291,9 @@ class Consumers:
 
     def _joined(self, name: str, join: Join) -> Served | None:
         if name in self._queries:
-            raise UsageError(f"consumer {join.name!r} is a query, which nobody shares; take another name, or remove it")
+            raise UsageError(
+                f"consumer {join.name!r} is a query, which cannot be shared; choose another name, or remove it"
+            )
         served = self._served.get(name)
         if served is None and join.terms is None:
             raise UsageError(f"there is no consumer {join.name!r}; say which prefixes it is to have")

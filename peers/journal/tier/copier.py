@@ -108,7 +108,7 @@ class Copier:
         if end > following:
             text = (
                 f"{self._place.address}: holds offsets up to {end}, the journal ends at {following}: it is an older "
-                "copy of itself; start it in a new folder"
+                "copy; start it in a new folder"
             )
             raise JournalCorruptError(text)
         known = self._known(held)

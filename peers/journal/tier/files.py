@@ -64,7 +64,7 @@ class TierFiles:
         self._data = data
         try:
             if data is None and any(map(_reach_of, self.place.sizes(self._folder))):
-                raise JournalCorruptError("there is none, but files that it should name")
+                raise JournalCorruptError("it is missing, but there are files that it should list")
             self._manifest = Manifest(() if data is None else parse_manifest(data, self.journal))
             self._flaw = None
         except StorageError as error:

@@ -359,7 +359,7 @@ class Opened:
             # The topics between which those of each group are, where that is said.
             self._topics = [_topics_of(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
         except (pa.ArrowException, msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError) as error:
-            raise JournalCorruptError(f"it is no file of a tier: {error}") from error
+            raise JournalCorruptError(f"it is not a file of a tier: {error}") from error
         if outline.journal != journal.hex():
             raise JournalCorruptError(f"it is of the journal {outline.journal}, not of {journal.hex()}")
         _check_outline(outline, entry, metadata.num_row_groups)

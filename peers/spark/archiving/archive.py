@@ -507,7 +507,7 @@ def _prepared(order: ArchiveOrder) -> ArchiveState:
         any(batches(root) for root in roots(path)) or any((table / METADATA).exists() for table in tables(path))
     ):  # the numbers of batches would begin at 0 again
         raise UsageError(
-            f"{path} has batches, but {path / HUB / CHECKPOINT} is missing: nobody knows how far it reaches; "
+            f"{path} has batches, but {path / HUB / CHECKPOINT} is missing: its end is unknown; "
             "restore it, or begin another archive"
         )
     if state is None:
@@ -551,7 +551,7 @@ def run_query(  # noqa: PLR0913, PLR0917 -- the parts of a query
             if order.every_s is None or _AWAY not in str(error):
                 raise
             late = 0
-            job.progress.step("the hub is away")
+            job.progress.step("the hub is unreachable")
             if stop.wait(AWAY_S):
                 return
         else:

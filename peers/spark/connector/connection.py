@@ -193,7 +193,7 @@ class Connection:
                     told = piece.epoch
                     if piece.head < end:  # asked for more than there is, the hub would wait for it
                         ends = f"the journal ends at offset {piece.head} by now"
-                        raise DataLostError(f"{ends}: it was replaced by an older copy of itself")
+                        raise DataLostError(f"{ends}: it was replaced by an older copy")
                     for data in piece.blocks:
                         yield Block.parse(whole_of(data), verify=False)
                     start = piece.next
@@ -214,7 +214,7 @@ def check_journal(found: bytes, expected: bytes) -> None:
         there = f"journal {found.hex()}" if found else "no journal"
         raise JournalReplacedError(
             f"the offsets are those of journal {expected.hex()}, the hub has {there}: start it with the journal that "
-            "it had, or begin anew (a stream: with another checkpointLocation)"
+            "it had, or start again (a stream: with another checkpointLocation)"
         )
 
 

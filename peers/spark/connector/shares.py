@@ -123,8 +123,8 @@ def file_tables(
         if hole.next > share.start and hole.first < share.end:
             text = f"the records {hole.first} to {hole.next - 1} could not be read when they were copied: {hole.cause}"
             if not lossy:
-                raise DataLostError(f"{text}; go on without them by option failOnDataLoss=false")
-            _log.warning("%s; reading goes on behind them", text)
+                raise DataLostError(f"{text}; continue without them by option failOnDataLoss=false")
+            _log.warning("%s; reading continues after them", text)
     journal = bytes.fromhex(share.journal)
     name = data_name(journal, share.entry)
     try:
@@ -134,9 +134,9 @@ def file_tables(
         text = f"the records {share.start} to {share.end - 1} were deleted from the tier before they were read"
         if not lossy:
             raise DataLostError(
-                f"{text}: keep more there, or go on without them by option failOnDataLoss=false"
+                f"{text}: keep more there, or continue without them by option failOnDataLoss=false"
             ) from error
-        _log.warning("%s; reading goes on behind them", text)
+        _log.warning("%s; reading continues after them", text)
 
 
 def _tables(opened: Opened, share: FileShare, wanted: Selection, columns: Collection[str]) -> Iterator[pa.Table]:

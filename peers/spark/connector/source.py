@@ -251,5 +251,5 @@ def _spark_offset(offset: int, state: JournalState) -> dict[str, Any]:
 def _shrunk(offset: int, state: JournalState) -> str:
     return (
         f"the query has read up to offset {offset}, the journal ends at {state.head}: it was replaced by an older copy "
-        "of itself; begin anew with another checkpointLocation"
+        "of itself; start again with another checkpointLocation"
     )

@@ -138,7 +138,7 @@ class Traffic:
     def open(self, body: bytes) -> bytes:
         """Return the frame in a box; raises `ProtocolError` for a body that is no box, or none that may come now."""
         if len(body) < _LEAST_BYTES or not body.startswith(_MESSAGE):
-            raise ProtocolError(CloseCode.PROTOCOL_ERROR, "CURVE: a frame that is no MESSAGE")
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, "CURVE: a frame that is not a MESSAGE")
         short = body[_NUMBER_AT:_BOX_AT]
         number = int.from_bytes(short, "big")
         if number <= self._came:
@@ -286,7 +286,7 @@ def _try(fault: Fault, text: str, function: Callable[..., bytes], *arguments: by
         raise HandshakeError(fault, text) from error
 
 
-_OTHER_KEY: Final = "CURVE: HELLO does not open: the far side was told another public key than this side's, or garbles"
+_OTHER_KEY: Final = "CURVE: HELLO does not open: the other side has another public key for this side, or sends garbage"
 
 
 class _Curve:
@@ -365,7 +365,7 @@ class CurveServer(_Curve):
             raise HandshakeError(Fault.KEY, f"CURVE: the key of the far side is not allowed: {encode_key(client)}")
         # The vouch proves that the owner of the long-term key has made the short-term one, for this side.
         vouch, nonce = plain[vouch_at:metadata_at], VOUCH_NONCE + plain[KEY_BYTES:vouch_at]
-        vouch_key = _try(Fault.KEY, "CURVE: a key that is none", crypto_box_beforenm, client, own_secret)
+        vouch_key = _try(Fault.KEY, "CURVE: an invalid key", crypto_box_beforenm, client, own_secret)
         text = "CURVE: the far side does not have the secret key of the one that it shows"
         if _try(Fault.KEY, text, crypto_box_open_afternm, vouch, nonce, vouch_key) != far + self._keys.public:
             raise HandshakeError(Fault.KEY, text)
@@ -376,7 +376,7 @@ class CurveServer(_Curve):
         return Step(encode_command(Command(b"READY", said)), plain[metadata_at:], client)
 
 
-_NO_KEY: Final = "CURVE: what this side was told is the server's public key is none"
+_NO_KEY: Final = "CURVE: the configured public key of the server is invalid"
 _NOT_READY: Final = "CURVE: READY does not open"
 
 
@@ -397,7 +397,7 @@ class CurveClient(_Curve):
         self._hello_key = _try(Fault.KEY, _NO_KEY, crypto_box_beforenm, self._server, self._own.secret)
         number = NUMBER.pack(1)
         proof = crypto_box_afternm(bytes(PROOF_BYTES), HELLO_NONCE + number, self._hello_key)
-        self.doubt = "its public key may be another one than this side was told"
+        self.doubt = "its public key may be another one than configured"
         return encode_command(Command(b"HELLO", VERSION + bytes(PADDING_BYTES) + self._own.public + number + proof))
 
     def take(self, command: Command) -> Step:
@@ -406,7 +406,7 @@ class CurveClient(_Curve):
     def _welcome(self, command: Command) -> Step:
         sizes = (LONG_NONCE_BYTES, BOX_BYTES + KEY_BYTES + COOKIE_BYTES)
         nonce, box, _ = _cut(command, b"WELCOME", *sizes)
-        text = "CURVE: WELCOME does not open: the far side has another key than this side was told, or garbles"
+        text = "CURVE: WELCOME does not open: the other side has another key than configured, or sends garbage"
         plain = _try(Fault.KEY, text, crypto_box_open_afternm, box, WELCOME_NONCE + nonce, self._hello_key)
         far, cookie = plain[:KEY_BYTES], plain[KEY_BYTES:]
         nonce = randombytes(LONG_NONCE_BYTES)

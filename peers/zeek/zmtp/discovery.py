@@ -221,7 +221,9 @@ class Discovery:
                 node.is_up, node.was_up = False, True
                 self._changes.append(Down(node_id, node.name, "it is not there again since the connection was lost"))
             elif node.is_there:
-                text = f"{node_id} has not said {_ANSWER}: it is no node, or uses another serializer (?serializer=...)"
+                text = (
+                    f"{node_id} has not said {_ANSWER}: it is not a node, or uses another serializer (?serializer=...)"
+                )
                 self._changes.append(Odd(text))
             elif not node.was_up:
                 del self._nodes[node_id]

@@ -139,7 +139,7 @@ def check_event(payload: bytes) -> None:
             size, position = read_length(payload, position + 1)
             if payload[position + size] == Tag.VECTOR:
                 return
-    raise RejectedError(CloseCode.BAD_DATA, f"the payload is no event: {payload[:_SHOWN_BYTES].hex()}")
+    raise RejectedError(CloseCode.BAD_DATA, f"the payload is not an event: {payload[:_SHOWN_BYTES].hex()}")
 
 
 def is_event(payload: bytes) -> bool:

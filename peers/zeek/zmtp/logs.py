@@ -42,7 +42,7 @@ _F64 = Struct(">d")
 VALUE_HEAD = Struct(">IIB")  # type, subtype, and whether the value is set
 _PORT = Struct(">QI")
 _SET, _VECTOR, _PORT_KIND = 14, 19, 10
-DEPTH_LIMIT: Final = 8  # How many sets and vectors may stand in each other
+DEPTH_LIMIT: Final = 8  # How many sets and vectors may are nested
 _V4, _V6 = 4, 6
 _V4_MAPPED_BITS = 96
 _PROTOCOLS = 4
@@ -212,7 +212,7 @@ class LogBatch:
             raise _unreadable(text, position, size) from None
         self.left -= taking
         if not self.left and self._position != size:
-            text = f"{size - self._position} bytes stand behind the last record"
+            text = f"{size - self._position} bytes follow the last record"
             raise _unreadable(text, self._position, size)
         return found, taking
 

@@ -67,17 +67,17 @@ class Greeting(NamedTuple):
         _check_beginning(data)
         name = data[_MECHANISM].rstrip(b"\0")
         if not name.isalnum() or not name.isascii():
-            raise _wrong(f"ZMTP: {name!r} is no name of a mechanism")
+            raise _wrong(f"ZMTP: {name!r} is not a name of a mechanism")
         return cls(name.decode(), data[11], bool(data[32]))
 
 
 def _check_beginning(data: bytes) -> None:
     """Check as much of a greeting as there is, so that no session waits for the rest of an invalid one."""
     if data[:1] and data[0] != _SIGNATURE[0]:
-        raise _wrong(f"the first byte is {data[0]:#04x}: this is no ZMTP 3")
+        raise _wrong(f"the first byte is {data[0]:#04x}: this is not ZMTP 3")
     # RFC 23 allows anything between the first byte and the last one of the signature.
     if len(data) > 9 and data[9] != _SIGNATURE_END:
-        raise _wrong(f"byte 9 is {data[9]:#04x}: this is no ZMTP 3")
+        raise _wrong(f"byte 9 is {data[9]:#04x}: this is not ZMTP 3")
     if len(data) > 10 and data[10] != _MAJOR:
         raise _wrong(f"the far side speaks ZMTP {data[10]}, this side speaks {_MAJOR}")
 
@@ -395,7 +395,7 @@ class Session:
             raise _wrong("ZMTP: a message before READY")
         if found.name == b"ERROR":
             reason = found.data[1:].decode("utf-8", "replace")
-            raise HandshakeError(Fault.REFUSED, f"ZMTP: the far side refuses this one: {reason!r}")
+            raise HandshakeError(Fault.REFUSED, f"ZMTP: the other side rejects this one: {reason!r}")
         step = self._mechanism.take(found)
         if step.metadata is None:
             self._say(step.said)

@@ -36,7 +36,7 @@ def decode_key(text: str) -> bytes:
         number = 0
         for place, character in enumerate(text[start : start + _GROUP_CHARACTERS], start + 1):
             if character not in _DIGITS:
-                raise ValueError(f"character {place} of a key is none of Z85")
+                raise ValueError(f"character {place} of a key is not in Z85")
             number = number * _BASE + _DIGITS[character]
         if number > _LARGEST:
             raise ValueError(f"characters {start + 1} to {start + _GROUP_CHARACTERS} of a key are no number of 32 bits")

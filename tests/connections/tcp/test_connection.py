@@ -279,7 +279,7 @@ REFUSED = {
     "an envelope out of order": (
         encode_frame(Kind.MESSAGES, b"\1", key=b"\0\x02/a\0\0\x01b\x01a", flags=FLAG_TAGGED),
         DATA,
-        "tagged: labels ascend in the order of their bytes, and none is there twice",
+        "tagged: labels must be sorted by their bytes, each once",
     ),
 }
 

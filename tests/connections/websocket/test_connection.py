@@ -300,7 +300,7 @@ async def test_what_is_no_request(hub: Hub) -> None:
     client = await hub.raw_websocket()
     await client.send(b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\r\n\r\n")
     answer = await client.response()
-    assert (answer.status, b"the far side speaks TLS" in answer.body) == (400, True)
+    assert (answer.status, b"the client uses TLS" in answer.body) == (400, True)
     client = await hub.raw_websocket()
     await client.send(request("/v1/hub"))
     assert (await client.response()).status == 426

@@ -261,7 +261,7 @@ async def test_metrics_are_for_those_who_may_hear_the_statistics(
     assert response.status == status
     assert (b"hub_quota" in response.body) is (status == 200)
     if status == 403:
-        assert response.body == b"/metrics is for admins, and for those who may subscribe to $hub/statistics\n"
+        assert response.body == b"/metrics is for admins, and for users who may subscribe to $hub/statistics\n"
 
 
 async def test_a_second_request_behind_an_unknown_one(hub: Hub, known: KnownTokens) -> None:

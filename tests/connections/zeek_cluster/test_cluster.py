@@ -125,8 +125,8 @@ NO_EVENTS = [
     (HEAD, "3 parts"),
     ([*HEAD, EVENT, b""], "5 parts"),
     ([*HEAD[:2], b"broker-bin-v2", EVENT], "broker-bin-v2"),
-    ([*HEAD, b""], "no event"),
-    ([*HEAD, b"\5\3abc"], "no event"),
+    ([*HEAD, b""], "not an event"),
+    ([*HEAD, b"\5\3abc"], "not an event"),
     ([*HEAD[:2], b"broker-json-v1", b"{"], "JSON"),
     ([b"zeek.a", b"\xff", b"broker-bin-v1", EVENT], "UTF-8"),
     ([b"zeek.a\xff", *HEAD[1:], EVENT], "UTF-8"),
@@ -136,8 +136,8 @@ NO_EVENTS = [
     ([*HEAD, EVENT[:-1]], "not complete"),
     ([*HEAD, EVENT + b"\x00"], "1 bytes follow"),
     ([*HEAD, EVENT[:21] + b"\x02" + b"\xff" * 30], "no type"),
-    ([*HEAD, Event("e").encode()[:-2] + b"\x0e\x01" * 500_000 + b"\x00"], "stand in each other"),
-    ([*HEAD, EVENT[:21] + b"\x02\x0e\x00\x0e\x00"], "no event"),
+    ([*HEAD, Event("e").encode()[:-2] + b"\x0e\x01" * 500_000 + b"\x00"], "are nested"),
+    ([*HEAD, EVENT[:21] + b"\x02\x0e\x00\x0e\x00"], "not an event"),
 ]
 
 
@@ -154,8 +154,10 @@ async def test_what_is_no_event_reaches_nobody(
             node.publish(*HEAD, EVENT)
             await eventually(lambda number=number: len(reader.events) >= number)  # type: ignore[misc]
             assert payloads(reader) == [EVENT] * number, parts
-            await eventually(lambda: [line for line in logs if line["event"] == "skipped what a Zeek node sent"])
-            (line,) = [line for line in logs if line["event"] == "skipped what a Zeek node sent"]
+            await eventually(
+                lambda: [line for line in logs if line["event"] == "skipped invalid data from a Zeek node"]
+            )
+            (line,) = [line for line in logs if line["event"] == "skipped invalid data from a Zeek node"]
             assert reason in line["reason"], parts
             assert hub.server.rejected_messages == number
 
@@ -381,7 +383,7 @@ async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNod
     assert sum(line["messages"] for line in refused) == 101
     assert len(refused) < 20
     assert {line["reason"] for line in refused} == {"a topic of 1025 bytes, the limit is 1024"}
-    skipped = [line for line in logs if line["event"] == "skipped what a Zeek node sent"]
+    skipped = [line for line in logs if line["event"] == "skipped invalid data from a Zeek node"]
     assert sum(line["messages"] for line in skipped) == 2
 
 
@@ -433,9 +435,9 @@ async def test_what_is_no_log_batch(logger: Daemon, push: zmq.Socket[bytes]) -> 
             found = [await anext(messages) for _ in range(4)]
             assert [message.value["uid"] for message in found] == [record["uid"] for record in EXPECTED[:4]]
         await eventually(lambda: logger.server.rejected_messages == 5)
-    told = [line["reason"] for line in logs if line["event"] == "skipped what a Zeek node sent"]
+    told = [line["reason"] for line in logs if line["event"] == "skipped invalid data from a Zeek node"]
     assert len(told) == 5
-    assert "1 bytes stand behind the last record" in told[4]
+    assert "1 bytes follow the last record" in told[4]
     push.close()
 
 

@@ -146,7 +146,7 @@ async def test_logs_of_an_encrypted_cluster(zeek: dict[str, Any], context: zmq.C
             "key",
             f"the key of the far side is not allowed: {OTHER_PUBLIC.decode()}",
         ),
-        (as_client(server=OTHER_PUBLIC), "key", "HELLO does not open: the far side was told another public key"),
+        (as_client(server=OTHER_PUBLIC), "key", "HELLO does not open: the other side has another public key"),
         (lambda _: None, "mechanism", "the far side uses the mechanism NULL, this side CURVE"),
     ],
     ids=["another key", "another server", "no key"],
@@ -180,7 +180,7 @@ async def test_brokers_that_do_not_fit(context: zmq.Context[Socket], zeek: dict[
         for settings, broker, told in (
             (zeek, plain, "it may use another mechanism than CURVE"),
             (no_key, encrypted, "it may use another mechanism than NULL"),
-            (wrong_key, encrypted, "its public key may be another one than this side was told"),
+            (wrong_key, encrypted, "its public key may be another one than configured"),
         ):
             with structlog.testing.capture_logs() as logs:
                 async with running("hub", (broker_url(broker.endpoint),), zeek=settings) as hub:
@@ -207,7 +207,7 @@ async def test_a_key_that_is_taken_away(zeek: dict[str, Any], tmp_path: Path, st
         await eventually(lambda: not comes.events and comes.is_told("zeek.b"))
         assert not comes.is_told("zeek.a")
         clients.write_text("nonsense")
-        with pytest.raises(ConfigError, match="line 1 is no CURVE key"):
+        with pytest.raises(ConfigError, match="line 1 is not a CURVE key"):
             hub.prepare(hub._loaded)
 
 

@@ -110,7 +110,7 @@ def test_each_topic_begins_with_a_text(topics: list[str]) -> None:
 
 
 def test_what_is_no_text_is_none() -> None:
-    with pytest.raises(JournalCorruptError, match="no text"):
+    with pytest.raises(JournalCorruptError, match="not text"):
         listed_texts(b"/a\n\xff")
 
 

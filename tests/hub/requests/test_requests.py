@@ -44,7 +44,7 @@ def test_ids_that_are_used_up(room: Room, service: tuple[Handler, FakePoster]) -
 def test_whoever_cannot_be_answered(room: Room) -> None:
     mute = handler_of()
     room.core.attach(mute)
-    assert "cannot ask" in room.ask(mute, request("/a", 1, 1))
+    assert "cannot send requests" in room.ask(mute, request("/a", 1, 1))
     gone, outlet = room.join()
     room.core.detach(gone, "gone")
     assert not room.ask(gone, request("/a", 1, 1))
@@ -175,7 +175,7 @@ def test_what_cannot_be_served(room: Room) -> None:
         at_once(room.requests.serving(service, [f"/{number}" for number in range(1001)]))
     mute = handler_of()
     room.core.attach(mute)
-    with pytest.raises(RejectedError, match="do not reach"):
+    with pytest.raises(RejectedError, match="cannot be sent over"):
         at_once(room.requests.serving(mute, ["/a"]))
     room.core.detach(service, "gone")
     with pytest.raises(ClosedError):

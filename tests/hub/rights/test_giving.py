@@ -67,7 +67,7 @@ def test_names_are_taken_away(hall: Hall) -> None:
     assert changes == [
         Change(name, Standing.LOST, f"name {name} is no longer granted to you") for name in ("org.b", "bob.own")
     ]
-    assert told == ["no longer granted to user 'alice', and taken away: claim 'org.b', claim 'bob.own'"]
+    assert told == ["no longer granted to user 'alice', and removed: claim 'org.b', claim 'bob.own'"]
     assert names.register.owner("org.b") is bob.handler
     assert names.register.owner("org.a.x") is alice.handler
     assert names.statistics().waiting == 0
@@ -191,9 +191,7 @@ def test_rules_are_taken_away(hall: Hall) -> None:
     told = Told(alice)
     give(alice, "some")
     assert list(hall.core.rules.of(alice.handler)) == [rules[1]]
-    assert told == [
-        "no longer granted to user 'alice', and taken away: subscribe '' by labels, subscribe '/b' by labels"
-    ]
+    assert told == ["no longer granted to user 'alice', and removed: subscribe '' by labels, subscribe '/b' by labels"]
     source.send((tagged("/a/x", ["red"]), 1), (tagged("/b", ["red"]), 2))
     assert alice.take() == [1]
     give(alice, "none")

@@ -137,15 +137,15 @@ dave = ["owner"]
 @pytest.mark.parametrize(
     ("prefix", "text"),
     [
-        ("/zeek", "subscribe '/zeek': not granted as a whole to user 'alice'; granted beneath: '/zeek/'"),
-        ("/zeek/", "subscribe '/zeek/': not granted as a whole to user 'alice': something beneath it is denied"),
+        ("/zeek", "subscribe '/zeek': not granted as a whole to user 'alice'; granted below: '/zeek/'"),
+        ("/zeek/", "subscribe '/zeek/': not granted as a whole to user 'alice': something below it is denied"),
         ("/zeek/secret", "subscribe '/zeek/secret': not granted to user 'alice'"),
-        ("/zeek/se", "subscribe '/zeek/se': not granted as a whole to user 'alice': something beneath it is denied"),
-        ("", "subscribe '': not granted as a whole to user 'alice'; granted beneath: '/mail/alice/', '/zeek/'"),
+        ("/zeek/se", "subscribe '/zeek/se': not granted as a whole to user 'alice': something below it is denied"),
+        ("", "subscribe '': not granted as a whole to user 'alice'; granted below: '/mail/alice/', '/zeek/'"),
         ("/mail/bob", "subscribe '/mail/bob': not granted to user 'alice'"),
         (
             "/mail/alice",
-            "subscribe '/mail/alice': not granted as a whole to user 'alice'; granted beneath: '/mail/alice/'",
+            "subscribe '/mail/alice': not granted as a whole to user 'alice'; granted below: '/mail/alice/'",
         ),
         ("/other", "subscribe '/other': not granted to user 'alice'"),
     ],

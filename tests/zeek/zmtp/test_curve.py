@@ -231,7 +231,7 @@ def test_a_server_that_does_not_have_the_key() -> None:
     events(client)
     welcome = encode_command(Command(b"WELCOME", bytes(160)))
     ended, fault = failed(client, welcome)
-    assert ended.text.startswith("CURVE: WELCOME does not open: the far side has another key")
+    assert ended.text.startswith("CURVE: WELCOME does not open: the other side has another key")
     assert fault is Fault.KEY
 
 
@@ -292,7 +292,7 @@ def test_a_hello_that_does_not_fit(command: Command, text: str) -> None:
 
 def wrong_boxes(sealed: bytes) -> dict[str, bytes]:
     return {
-        "a frame that is no MESSAGE": encode_frame(b"\x07MESSAGE" + bytes(24)),
+        "a frame that is not a MESSAGE": encode_frame(b"\x07MESSAGE" + bytes(24)),
         "does not open": sealed[:-1] + bytes((sealed[-1] ^ 1,)),
         "behind box": sealed + sealed,
         "flags 0x01 around a box": b"\1" + sealed[1:],
@@ -301,7 +301,7 @@ def wrong_boxes(sealed: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "text", ["a frame that is no MESSAGE", "does not open", "behind box", "flags 0x01 around a box", "a box of"]
+    "text", ["a frame that is not a MESSAGE", "does not open", "behind box", "flags 0x01 around a box", "a box of"]
 )
 def test_traffic_that_does_not_fit(text: str) -> None:
     server, client = opened()

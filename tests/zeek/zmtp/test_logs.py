@@ -132,7 +132,7 @@ def test_types(kind: int, data: bytes, shown: Any) -> None:
     [
         (b"", "byte 0 of 0"),
         (UNIT[:-1], "requires a buffer|bytes are said to follow"),
-        (UNIT + b"x", "1 bytes stand behind the last record"),
+        (UNIT + b"x", "1 bytes follow the last record"),
         (batch(5, value(7, text(b"x"))), "a value of type 7 in a field of type 5"),
         (batch(8, value(8, b"")), "a value of type 8, which no log has"),
         (batch(10, value(10, struct.pack(">QI", 65536, 1))), "port 65536 of protocol 1"),

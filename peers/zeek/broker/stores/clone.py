@@ -388,7 +388,7 @@ class Clone:
 
     def _answer_all(self, reason: str) -> None:
         for publisher in list(self._written):
-            text = f"{reason}: nobody knows whether it was carried out"
+            text = f"{reason}: it may have been carried out or not"
             self._pop(publisher).done(StoreError(text, CloseCode.INTERNAL_ERROR))
         self._unique.clear()
 
@@ -460,4 +460,4 @@ class Clone:
 
 
 def _cannot_hold(reason: str) -> StoreError:
-    return StoreError(f"the master has done it, and this hub cannot hold what came of it: {reason}")
+    return StoreError(f"the master has done it, but this hub cannot store the result: {reason}")

@@ -660,7 +660,7 @@ def _command_of(wish: wire.Action) -> Command:
     if isinstance(wish, wire.Erase):
         return Command("erase", to_msgpack(wish.key))
     if not isinstance(wish, wire.Put | wire.PutUnique | wire.Subtract | wire.Add):
-        raise StoreError("that is no wish")  # `hear` lets nothing else pass
+        raise StoreError("invalid command")  # `hear` lets nothing else pass
     empty = _EMPTIES.get(wish.initial) if isinstance(wish, wire.Add) else None
     if isinstance(wish, wire.Add) and empty is None:
         raise StoreError(f"nothing can be added to a value of type {wish.initial.name.lower()}")
