@@ -106,7 +106,7 @@ class NotRecognisedError(ProtocolError):
 
 
 class RejectedError(PeerError):
-    """One request is refused; the connection goes on."""
+    """One request is rejected; the connection continues."""
 
 
 class GoneError(RejectedError):

@@ -85,17 +85,17 @@ class Limits(msgspec.Struct, frozen=True):
     ] = 1_024
     prefixes_per_client: Annotated[
         int,
-        _between("prefixes", 1, 10_000_000, "Prefixes that a client may subscribe to; one more is refused with 1008."),
+        _between("prefixes", 1, 10_000_000, "Prefixes that a client may subscribe to; one more is rejected with 1008."),
     ] = 1_000
     rules_per_client: Annotated[
-        int, _between("rules", 1, 10_000_000, "Rules that a client may subscribe by; one more is refused with 1008.")
+        int, _between("rules", 1, 10_000_000, "Rules that a client may subscribe by; one more is rejected with 1008.")
     ] = 1_000
     services_per_client: Annotated[
-        int, _between("prefixes", 1, 10_000_000, "Prefixes that a client may serve; one more is refused with 1008.")
+        int, _between("prefixes", 1, 10_000_000, "Prefixes that a client may serve; one more is rejected with 1008.")
     ] = 1_000
     prefixes_per_peer: Annotated[
         int,
-        _between("prefixes", 1, 10_000_000, "Prefixes that a peer may subscribe to; one more is refused with 1008."),
+        _between("prefixes", 1, 10_000_000, "Prefixes that a peer may subscribe to; one more is rejected with 1008."),
     ] = 100_000
     frame_bytes: Annotated[
         int, _size(_SMALLEST_FRAME_BYTES, GIB, "Largest body of a frame or WebSocket message; above it 1009.")
@@ -133,7 +133,7 @@ class Limits(msgspec.Struct, frozen=True):
         _size(
             0,
             16 * TIB,
-            "Memory of the hub; above it queues drop, anything new is refused (1013); 0 is 60 % of what exists.",
+            "Memory of the hub; above it queues drop, new work is rejected (1013); 0 is 60 % of the memory.",
         ),
     ] = 0
     drain_s: Annotated[
@@ -208,7 +208,7 @@ class TlsSettings(msgspec.Struct, frozen=True):
     ] = ""
     crl: Annotated[
         str,
-        _file("PEM file of the revocation lists of those authorities, one of each; empty: nothing is revoked."),
+        _file("PEM file of the revocation lists, one for each authority; empty: nothing is revoked."),
         LIVE,
     ] = ""
     clients: Annotated[
@@ -250,25 +250,25 @@ class NamesSettings(msgspec.Struct, frozen=True):
     """How many service names there may be."""
 
     per_client: Annotated[
-        int, _between("names", 1, 100_000, "Names that a client may own or wait for; one more is refused with 1008.")
+        int, _between("names", 1, 100_000, "Names that a client may own or wait for; one more is rejected with 1008.")
     ] = 64
     queue: Annotated[
-        int, _between("clients", 1, 100_000, "Clients that may wait for one name; one more is refused with 1013.")
+        int, _between("clients", 1, 100_000, "Clients that may wait for one name; one more is rejected with 1013.")
     ] = 64
     total: Annotated[
-        int, _between("names", 1, 10_000_000, "All names, also of peer hubs; one more is refused with 1013.")
+        int, _between("names", 1, 10_000_000, "All names, also of peer hubs; one more is rejected with 1013.")
     ] = 100_000
     per_peer: Annotated[
-        int, _between("names", 1, 10_000_000, "Names that a peer hub may announce; one more is refused with 1008.")
+        int, _between("names", 1, 10_000_000, "Names that a peer hub may announce; one more is rejected with 1008.")
     ] = 100_000
 
 
 class MeshSettings(msgspec.Struct, frozen=True):
     """How much a hub keeps of the other hubs of its mesh."""
 
-    hubs: Annotated[int, _between("hubs", 2, 100_000, "Known hubs of the mesh; one more is refused (1013).")] = 4_096
+    hubs: Annotated[int, _between("hubs", 2, 100_000, "Known hubs of the mesh; one more is rejected (1013).")] = 4_096
     links: Annotated[
-        int, _between("links", 1, 100_000, "Links another hub may announce; one with more is refused (1007).")
+        int, _between("links", 1, 100_000, "Links another hub may announce; one with more is rejected (1007).")
     ] = 1_024
     prefixes: Annotated[
         int,
@@ -367,16 +367,16 @@ class JournalSettings(msgspec.Struct, frozen=True):
         30.0
     )
     staged_bytes: Annotated[
-        int, _size(64 * KIB, 64 * GIB, "Staged data that waits for COMMIT; above it STAGE is refused.")
+        int, _size(64 * KIB, 64 * GIB, "Staged data that waits for COMMIT; above it STAGE is rejected.")
     ] = 512 * MIB
     staged_s: Annotated[
         float, _seconds(1.0, 86_400.0, "Time that staged data waits for COMMIT before it is dropped.")
     ] = 600.0
     consumers: Annotated[
-        int, _between("consumers", 1, 100_000, "Named consumers that the hub keeps; one more is refused.")
+        int, _between("consumers", 1, 100_000, "Named consumers that the hub keeps; one more is rejected.")
     ] = 1_000
     user_consumers: Annotated[
-        int, _between("consumers", 1, 100_000, "Named consumers of one user; one more is refused.")
+        int, _between("consumers", 1, 100_000, "Named consumers of one user; one more is rejected.")
     ] = 250
     consumer_messages: Annotated[
         int,

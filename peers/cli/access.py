@@ -245,7 +245,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 
 policy_app = App(
     name="policy",
-    help="Check a policy, and test what it allows.",
+    help="Check a policy, and test its permissions.",
     help_epilogue=examples("hub policy check policy.toml", "hub policy test alice publish /zeek/dns"),
 )
 policy_app.command(check, name="check", help="Check a policy file for errors.")

@@ -117,7 +117,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "Check an installation: ports, files, certificates, limits; with fixes.",
             ("hub doctor --config hub.toml", "hub doctor --bundle support.tar.gz"),
         ),
-        "policy": _Command("access:policy_app", "Check a policy, and test what it allows."),
+        "policy": _Command("access:policy_app", "Check a policy, and test its permissions."),
         "token": _Command("access:token_app", "Make, list and revoke tokens of users."),
         "curve": _Command("access:curve_app", "Make CURVE keys for Zeek clusters over ZeroMQ."),
     },

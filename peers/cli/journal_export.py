@@ -207,7 +207,7 @@ def export(  # noqa: PLR0913 -- one flag each
     output: Annotated[
         str | None, Parameter(name=["--output", "-o"], help="Write to this file instead of standard output.")
     ] = None,
-    skip_damaged: Annotated[bool, Parameter(help="Skip damaged records, and report what is missing.")] = False,
+    skip_damaged: Annotated[bool, Parameter(help="Skip damaged records, and report the missing ones.")] = False,
     tier: Tier = None,
 ) -> int:
     """Write records of a journal to standard output or a file.

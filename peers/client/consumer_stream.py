@@ -180,7 +180,7 @@ class ConsumerStream(Items[ConsumedMessage]):
         self._say("acknowledge", self._finished(messages))
 
     async def ack_up_to(self, message: ConsumedMessage) -> None:
-        """Acknowledge a message, and all that were received before it."""
+        """Acknowledge a message, and all received before it."""
         await self.ack(*[each for offset, each in self._seen.items() if offset <= message.offset])
 
     async def nak(self, *messages: ConsumedMessage, delay_s: float = 0.0) -> None:

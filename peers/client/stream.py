@@ -225,7 +225,7 @@ class MessageStream(Opened, Sink):
         return self._ready.pop()
 
     async def batch(self) -> list[Message]:
-        """Wait for messages and return all that are there, up to about 256 KiB; empty only at the end.
+        """Wait for messages and return all of them, up to about 256 KiB; empty only at the end.
 
         The cheapest way to read: one call for many messages. `lost_messages` and `breaks` hold for the first of them,
         and nothing is missing between them. Cancellation and errors are as for `receive`, but for `ClosedError`.

@@ -332,7 +332,7 @@ class BlockingConsumerStream(_Opened[ConsumerStream]):
         self._call(self._of.ack(*[message.in_loop for message in messages]), timeout_s)
 
     def ack_up_to(self, message: BlockingConsumedMessage, *, timeout_s: float | None = None) -> None:
-        """Acknowledge a message, and all that were received before it."""
+        """Acknowledge a message, and all received before it."""
         self._call(self._of.ack_up_to(message.in_loop), timeout_s)
 
     def nak(self, *messages: BlockingConsumedMessage, delay_s: float = 0.0, timeout_s: float | None = None) -> None:
