@@ -180,9 +180,9 @@ def another_value(path: str) -> Any:
 
 
 @pytest.mark.parametrize("path", KEYS)
-async def test_a_reload_changes_what_is_live_and_names_the_rest(start_daemon: StartDaemon, path: str) -> None:
+async def test_a_reload_changes_what_is_live_and_names_the_rest(path: str) -> None:
     beside: dict[str, dict[str, Any]] = BESIDE.get(path, {})
-    daemon = await start_daemon(**beside)
+    daemon = Daemon(load({"listen": ["tcp://127.0.0.1:0"], **beside}, {}), "hub")
     section, _, name = path.rpartition(".")
     value = another_value(path)
     flags: dict[str, Any] = {"listen": ["tcp://127.0.0.1:0"], **beside}
@@ -198,11 +198,13 @@ async def test_a_reload_changes_what_is_live_and_names_the_rest(start_daemon: St
     assert effect is None or effect(daemon) == new
 
 
+LOOPBACK = Endpoint.parse("tcp://127.0.0.1:0")
+
 # Where a live key is not read from the node's settings each time that it is used.
 EFFECTS: dict[str, Callable[[Daemon], object]] = {
-    "queue.messages": lambda daemon: daemon._queue(daemon.endpoints[0]).messages,
-    "queue.bytes": lambda daemon: daemon._queue(daemon.endpoints[0]).bytes,
-    "queue.overflow": lambda daemon: daemon._queue(daemon.endpoints[0]).overflow,
+    "queue.messages": lambda daemon: daemon._queue(LOOPBACK).messages,
+    "queue.bytes": lambda daemon: daemon._queue(LOOPBACK).bytes,
+    "queue.overflow": lambda daemon: daemon._queue(LOOPBACK).overflow,
     "limits.connections": lambda daemon: min(daemon.server.admission.limit, daemon.server.settings.limits.connections),
     "limits.connections_per_address": lambda daemon: daemon.server.admission.address_limit,
     "limits.tls_handshakes": lambda daemon: daemon.server.handshakes.places.limit,
