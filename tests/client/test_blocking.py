@@ -217,6 +217,8 @@ def test_publishing_by_position_and_names(hub: Hub) -> None:
             two.publish_packed_nowait("/t", b"\4", ["a"])
             assert [heard.receive(timeout_s=60).value for _ in range(4)] == [1, 2, 3, 4]
             assert [*heard.iterate(0.001)] == []
+            with pytest.raises(UsageError, match="open the stream first"):
+                two.subscribe("/t").receive()
             owned.relabel(["b"])
             assert [each.labels for each in two.names("a.")] == [("b",)]
             with pytest.raises(TimeoutError):

@@ -230,6 +230,7 @@ def test_nonsense(pair: Pair, message: bytes, code: CloseCode) -> None:
 def test_closed_by_the_client(pair: Pair) -> None:
     """After the client has closed, what is still on its way is passed over up to the hub's own close frame."""
     pair.server.send_binary(msgspec.msgpack.encode({"type": "dropped", "count": 1}))
+    pair.client.ping()
     pair.client.pong()
     pair.client.close(CloseCode.DONE, "x" * 200)
     pair.client.say(SubscriptionChange(True, ["/a"], 1))

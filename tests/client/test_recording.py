@@ -104,8 +104,7 @@ async def test_a_new_one_begins_at_a_time(place: Place) -> None:
 
 async def test_over_lost_connections_and_a_restart(place: Place) -> None:
     async with connect(place.url, backoff=FAST) as client, connect(place.url, backoff=FAST) as publisher:
-        stream = client.consume("c", "/a", from_offset=0)
-        await stream.open()
+        stream = client.consume("c", "/a", from_offset=0)  # it opens itself
         await fill(publisher, *range(10))
         got = await values(stream, 5)
         place.cut()

@@ -142,7 +142,7 @@ async def test_a_stream_that_is_not_open(client: Client) -> None:
         assert await closed.batch() == []
         assert closed.ended
     async with client.subscribe("/a") as messages:
-        client.publish_nowait("/a", 1)
+        await client.publish_packed("/a", b"\x01")
         assert await messages.receive() == ("/a", 1)
         assert not messages.ended
         messages.close_nowait()

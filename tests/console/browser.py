@@ -1,11 +1,4 @@
-"""Headless Chromium for tests, over the Chrome DevTools Protocol and nothing else.
-
-Purpose: open a page, run JavaScript in it, take a picture of it, and hear what it complained about. `Chromium` is the
-process: one for all tests, its profile in a directory of its own. `Browser` is one connection to it and belongs to one
-event loop. `Page` is a tab with cookies and cache of its own, and an `Engine`.
-
-Not here: clicking by coordinates, other browsers.
-"""
+"""Headless Chromium over the Chrome DevTools Protocol: the process, a connection to it, and a page (an `Engine`)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A hub that does as it is told: it speaks `hub.v1.json` as documented, and misbehaves at a word.
-
-Purpose: tests of the browser side need a hub that loses its connections, refuses, falls silent or reads slowly exactly
-when the test says so. Owner of the state: `ScriptedHub`, within one event loop. All that was received is kept, in
-order, so that a test looks at what stood on the wire. Not here: queues, limits, peers; those are the real hub's.
-"""
+"""A hub that speaks `hub.v1.json` as documented, and misbehaves when a test says so; it keeps all that it received."""
 
 from __future__ import annotations
 
