@@ -292,6 +292,6 @@ def test_what_a_link_may_take(bench: Bench) -> None:
     deliver(records())
     bench.room.settle()
     told = bench.refusal()
-    assert (told.code, told.text) == (CloseCode.TRY_AGAIN_LATER, "what the link may take has changed: ask again")
+    assert (told.code, told.text) == (CloseCode.TRY_AGAIN_LATER, "the permissions of the link have changed: try again")
     bench.question(Order(5), first=6)
     assert bench.refusal().text == "take: nothing is granted to the link of user 'user'"
