@@ -8,18 +8,21 @@ ends that no writer makes. So who can write manifest and files can end whoever r
 
 from __future__ import annotations
 
+import shutil
 import struct
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import msgspec
 import pyarrow as pa
 
-from hub.errors import JournalCorruptError, JournalUnavailableError
+from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal import packing
 from hub.journal.block import Block, Record
 from hub.journal.layout import CHECKED_FROM, COLUMNS, Column, excerpt_of, whole_of
@@ -45,8 +48,11 @@ from hub.journal.selection import Selection
 from hub.labels.envelope import Envelope
 from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
+from peers.journal.folder import segment_path
+from peers.journal.store import Retention, Store
 from peers.journal.tier import parquet
 from peers.journal.tier.parquet import FileMaker, Opened, blocks_of
+from peers.journal.view import View
 from tests.fuzz.target import Target
 from tests.hub.journal.segments import block_entry, mark_entry, segment
 from tests.hub.journal.twins import PURE
@@ -238,6 +244,33 @@ def _run_recovery(data: bytes) -> None:
     assert again.blocks == found.blocks[: len(again.blocks)]
 
 
+@cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp())
+
+
+def _run_folder(data: bytes) -> None:
+    path = _folder() / "journal"
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    Path(segment_path(str(path), _FIRST)).write_bytes(_sealed_all(data))
+    with suppress(StorageError, GoneError), closing(View(str(path))) as view:
+        for row in view.rows():
+            with suppress(StorageError):
+                view.block(row)
+        view.fetch(view.extent.first, None, ("/t/1",), 1 << 20)
+        list(view.writes)
+    with suppress(StorageError), closing(_opened(path)) as store:
+        following = store.next
+        store.add([(5, b"")])
+        store.commit(now_us=5)
+        assert store.next == following
+
+
+def _opened(path: Path) -> Store:
+    return Store(str(path), full_sync=False, retention=Retention(1 << 50, 1 << 60))
+
+
 def _segments() -> Iterator[bytes]:
     for synced in ((), (10_000, 10_000, 10_000)):
         data, ends = segment([3, 2], [1], [4], first=_FIRST, synced=synced)
@@ -264,6 +297,7 @@ SEGMENT_TARGETS = (
     Target("entry", _run_entry, lambda: [block_entry(7, 3), mark_entry(9, 5, [Write("q", 1, 2, 3)])], [_ENTRY_MAGIC]),
     Target("footer", _run_footer, _footer_seeds, [b"HJT1", b"\xc0", b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff"]),
     Target("recovery", _run_recovery, lambda: [*_segments()], [_ENTRY_MAGIC, b"HJS1", mark_entry(105)]),
+    Target("journal_folder", _run_folder, lambda: [*_segments()], [_ENTRY_MAGIC, b"HJS1", mark_entry(105)], runs=200),
 )
 
 _JOURNAL = bytes(range(16))
@@ -394,6 +428,7 @@ TIER_TARGETS = (
         _run_manifest,
         _manifest_seeds,
         [b'"holes":[', b'"topics":[["', b'"first":', b"-1", b"9223372036854775807", b"1e400", b"null", b"\\ud800"],
+        runs=1_000,
     ),
     Target("tier_file", _run_file, lambda: [_file()[0]], [_MAGIC, b"\x28\xb5\x2f\xfd", b"topichub"], runs=100),
     Target(
@@ -401,6 +436,6 @@ TIER_TARGETS = (
         _run_outline,
         lambda: [_outline()],
         [b"[", b"],[", b"[]", b"0", b"-1", b"9223372036854775807", b"[100,132,["],
-        runs=150,
+        runs=400,
     ),
 )
