@@ -145,23 +145,6 @@ async def test_fetching(record: Recording) -> None:
     assert (await client.ask("fetch", start=9))["offset"] == 0
 
 
-async def test_piece_by_piece(record: Recording) -> None:
-    place = await record()
-    client = await place.client()
-    values = ["x" * number for number in range(100)]
-    assert (await client.ask("publish", topic="/a", values=values, confirm=True))["count"] == 100
-    found: list[Any] = []
-    start = answers = 0
-    while start < 100:
-        piece = await client.ask("fetch", start=start, bytes=300)
-        assert piece["next"] > start
-        found += piece["records"]
-        start = piece["next"]
-        answers += 1
-    assert found == [(number, "/a", value) for number, value in enumerate(values)]
-    assert answers > 3
-
-
 @except_on(**dict.fromkeys((*FRAMES, "msgpack"), "sends records as they stand"))
 async def test_records_in_json(record: Recording) -> None:
     place = await record()

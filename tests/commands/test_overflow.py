@@ -75,25 +75,6 @@ async def test_disconnect(place: Place) -> None:
     assert left["reason"].endswith("(4008)")
 
 
-async def test_many_that_stall_for_a_while_all_read_why(place: Place) -> None:
-    names = [f"stalled {number}" for number in range(16)]
-    slow = [await stalled(place, name, messages=HELD, overflow=Overflow.DISCONNECT) for name in names]
-    publisher = await place.client()
-    total = 0
-    while not all(handler.closed for _, handler in slow):
-        await publisher.publish("/flood", *([number, "x" * 1000] for number in range(total, total + 50)))
-        await publisher.barrier()
-        total += 50
-    for _ in range(4):
-        place.hub.later(2.0)
-        assert await publisher.barrier() == []
-    for client, handler in slow:
-        assert await client.numbers_and_gaps(total) == list(range(handler.delivered_messages))
-        code, reason = await client.end()
-        assert code == CloseCode.OVERFLOW
-        assert f", {handler.dropped_messages} messages lost" in reason
-
-
 async def test_overflow_is_announced(place: Place) -> None:
     watcher = await place.client("$hub/overflow")
     _, handler = await stalled(place, messages=HELD, overflow=Overflow.DROP_OLDEST)

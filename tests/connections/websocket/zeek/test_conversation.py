@@ -53,26 +53,6 @@ async def test_what_the_hub_says(hub: Hub) -> None:
     assert {"@data-type": "string", "data": "second"} in [entry["value"] for entry in joined["data"]]
 
 
-async def test_topics_that_the_hub_does_not_take(hub: Hub) -> None:
-    client, other = await ZeekClient.subscribed(hub), await ZeekClient.subscribed(hub, "/ok")
-    for number, (topic, cause) in enumerate(
-        [
-            ("", "topic is empty, it must have 1 to 1024 bytes"),
-            ("$hub/client/joined", "topic '$hub/client/joined': $hub/ is the hub's own"),
-            ("/a\x07", "topic '/a\\x07' has the control character U+0007 at character 2"),
-            ("/" + "x" * 1024, "a topic of 1025 bytes, the limit is 1024 bytes"),
-            ("<$>/x", "topic '<$>/x': <$> is Broker's own"),
-        ],
-        1,
-    ):
-        await client.publish(topic, 2)
-        await client.publish("/ok", number)
-        context = f"input #{2 * number - 1} was refused -> {cause}"
-        assert await client.reply() == {"type": "error", "code": "deserialization_failed", "context": context}
-        assert await other.text() == count("/ok", number)
-        assert hub.server.rejected_messages == number
-
-
 async def test_prefixes_that_the_hub_does_not_take(start_hub: StartHub) -> None:
     hub = await start_hub(settings=settings_of(prefixes_per_client=2))
     for prefixes, cause in (
