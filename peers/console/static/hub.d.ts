@@ -1,39 +1,39 @@
-/** Types of hub.js. What each call does stands there; units are in the names. */
+/** Types of hub.js, which documents each call; units are in the names. */
 
 export interface Message {
   readonly topic: string;
   readonly value: any;
-  /** Where it has labels or names: these, and the next two. */
+  /** With labels or names: this field and the next two. */
   readonly labels?: readonly string[];
-  /** Name of whoever has published it; empty where it was not said. */
+  /** Name of the publisher; empty without one. */
   readonly sender?: string;
-  /** Name to whose owner alone it was sent; empty for none. */
+  /** Name whose owner alone receives it; empty without one. */
   readonly to?: string;
-  /** Of a subscription that is read from the journal: this, and the next two. */
+  /** Of a subscription to the journal: this field and the next two. */
   readonly offset?: number;
   readonly time?: Date;
-  /** The epoch of the journal in which the offset was told: to be kept with it, and given with it. */
+  /** The epoch of the journal at that offset: keep both, and give both. */
   readonly epoch?: number;
 }
 
-/** What messages are to have: all of it. Labels or a sender there must be. */
+/** Messages with all of these; labels or a sender are required. */
 export interface Rule {
   labels?: readonly string[];
-  /** Beginning of their topics. */
+  /** Prefix of their topics. */
   prefix?: string;
-  /** Name of whoever publishes them. */
+  /** Name of their publisher. */
   sender?: string;
 }
 
-/** What is sent to the owner of a name, which this client has claimed. */
+/** Messages to the owner of a name that this client has claimed. */
 export interface Addressed {
   to: string;
 }
 
-/** What to subscribe to: prefixes, or one of the others. */
+/** A subscription: prefixes, a rule, or messages to a name. */
 export type Wanted = string | readonly string[] | Rule | Addressed;
 
-/** What a message bears beside its topic. */
+/** Labels and names of a message. */
 export interface Beside {
   labels?: readonly string[];
   sender?: string;
@@ -43,66 +43,66 @@ export interface Beside {
 /** A message of the hub's journal. */
 export interface JournalRecord extends Message {
   readonly offset: number;
-  /** When the hub took it. */
+  /** When the hub received it. */
   readonly time: Date;
 }
 
-/** Where to begin in the hub's journal: one of the first two; or with what comes, if it is to be `recorded` alone. */
+/** Start in the hub's journal: `fromOffset` or `fromTime`; with `recorded` alone, its end. */
 export interface From {
   fromOffset?: number;
-  /** In which that was told; without it nobody notices that records before it are lost. */
+  /** Epoch of that offset; without it, lost records before it are not noticed. */
   epoch?: number;
   /** The first record that is not older. */
   fromTime?: Date;
-  /** Whose journal: the name or the id of another hub of the mesh. Then that journal is followed. */
+  /** Name or id of another hub of the mesh, whose journal is followed. */
   hub?: string;
-  /** Read the journal from what comes on, if no place is given. */
+  /** Follow the journal; without a start, from its end. */
   recorded?: boolean;
 }
 
 /** A message of a named consumer. */
 export interface ConsumedMessage extends JournalRecord {
-  /** How often it was delivered since the hub has started; of before, how often it has failed. */
+  /** Deliveries since the start of the hub, plus failures before. */
   readonly deliveries: number;
-  /** Says that the program is done with it. */
+  /** The message is processed. */
   ack(): void;
-  /** Says that the program cannot do it now: it is delivered again, after so many seconds (0), and has failed once
-   *  more. The promise is settled once the hub was told; what stood behind it of its key was dropped here by then. */
+  /** Not now: deliver it again after so many seconds (0), with one more failure. The promise resolves when the hub has it;
+   *  buffered messages of its key are dropped here by then. */
   nak(options?: { delayS?: number }): Promise<void>;
-  /** Says that the program still works on it: its time, and that of what stands behind it of its key, begins again. */
+  /** Still working: restart the redelivery timeout of it and of buffered messages of its key. */
   inProgress(): void;
 }
 
-/** The terms of a consumer, see docs/consumers.md; what is left out is as it is. */
+/** The terms of a consumer, see docs/consumers.md; absent ones stay as they are. */
 export interface ConsumeOptions {
-  /** Where a new one begins; default: with what is recorded from now on. */
+  /** Start of a new consumer; default: the next recorded message. */
   fromOffset?: number;
-  /** The same, with the first record that is not older. */
+  /** The same by time: the first record that is not older. */
   fromTime?: Date;
   key?: "topic" | "all" | "none" | `field:${string}`;
   redeliverS?: number;
   deliveries?: number;
   deadLetters?: string;
-  /** Most messages that are here and not acknowledged. Default 256. */
+  /** Limit of messages not yet acknowledged. Default 256. */
   prefetch?: number;
 }
 
 export interface ReadOptions {
   /** The first offset. Default 0. */
   start?: number;
-  /** In which that was told: if records before it are lost, the error 4011 has in `first` where others begin. */
+  /** Epoch of that offset: if records before it are lost, `first` of error 4011 is where other records begin. */
   epoch?: number;
   /** Instead of `start`: the first record that is not older. */
   startTime?: Date;
-  /** The offset behind the last one. Default: what was recorded when reading began. */
+  /** Stop before this offset. Default: the end of the journal at the first request. */
   end?: number;
-  /** Whose journal: the name or the id of another hub of the mesh. Default: that of the hub that is connected. */
+  /** Name or id of another hub of the mesh. Default: the connected hub. */
   hub?: string;
-  /** What of each record is wanted; what is not is not there. Default: all. */
+  /** Fields of each record; others are absent. Default: all. */
   columns?: readonly ("offset" | "time" | "topic" | "value")[];
 }
 
-/** The hub's queue for a client: what was wished for, or what was granted. */
+/** The send queue of a client in the hub, as requested or as granted. */
 export interface Queue {
   messages: number;
   bytes: number;
@@ -120,11 +120,11 @@ export interface Welcome {
   frame: number;
   /** Id of the hub's journal, 32 hexadecimal digits; absent without one. */
   journal?: string;
-  /** How many seconds are left before what was shown for who this is ends; absent for never. */
+  /** Seconds until the token expires; absent for never. */
   until?: number;
-  /** Who this is to the hub; absent where nobody is asked. */
+  /** The user of this client; absent without users. */
   user?: string;
-  /** The role of those who show nothing; absent where they are not let in, and where nobody is asked. */
+  /** The role of clients without a token; absent without users, or if they are rejected. */
   strangers?: string;
 }
 
@@ -151,33 +151,33 @@ export interface Socket {
 export interface Options {
   /** The client's name in the hub's logs and in `hub top`, at most 64 bytes. */
   name?: string;
-  /** The queue wished for in the hub. Default: what the hub gives. */
+  /** The requested send queue. Default: that of the hub. */
   queue?: Partial<Queue>;
   /** What is shown to the hub for who this is, or a function that gives it: for each connection, and again before it
    *  ends. Without a function, a hub that does not know it (4401) ends the client. */
   token?: string | (() => string | Promise<string>);
-  /** Whether a subscription to more than this client may see is taken, for the part that it may see. Default: refused. */
+  /** Whether a subscription to more than is permitted is reduced to the permitted part. Default: it is rejected. */
   narrow?: boolean;
   /** A WebSocket constructor, where there is no global one. */
   WebSocket?: new (url: string, protocols: string[]) => Socket;
-  /** Bound of what waits to be sent, roughly bytes. Default 16 MiB; over it `publish` fails with code 1013. */
+  /** Limit of the outbound buffer, roughly bytes. Default 16 MiB; over it `publish` fails with code 1013. */
   outboundBytes?: number;
-  /** Silence after which the hub is asked whether it is there, milliseconds. Default 20,000. */
+  /** Silence after which a ping is sent, milliseconds. Default 20,000. */
   silenceMs?: number;
-  /** Time the hub has for a greeting or an answer, milliseconds. Default 10,000; then the connection is given up. */
+  /** Time limit of a greeting or a pong, milliseconds. Default 10,000; then the connection is closed. */
   answerMs?: number;
   backoff?: Backoff;
 }
 
 export interface StreamOptions extends From {
-  /** Messages that may wait to be taken. Default 8,192; over it the oldest go, but a journal is read no further. */
+  /** Limit of buffered messages. Default 8,192; over it the oldest are dropped; a journal is read no further. */
   bufferMessages?: number;
-  /** Their JSON text, characters. Default 64 MiB; over it the oldest go. */
+  /** Limit of their JSON text, characters. Default 64 MiB; likewise. */
   bufferBytes?: number;
 }
 
 export interface RequestOptions {
-  /** Most that the reply may take, milliseconds. Default 30,000, at most 3,600,000. */
+  /** Time limit of the reply, milliseconds. Default 30,000, at most 3,600,000. */
   timeoutMs?: number;
   /** Whether `topic` is the name of a service. */
   service?: boolean;
@@ -221,7 +221,7 @@ export interface Subscription {
 }
 
 export interface MessageStream extends AsyncIterableIterator<Message> {
-  /** Messages lost here because they were not taken in time; of a journal, records that were deleted before they were read. */
+  /** Messages dropped by a full buffer; of a journal, records deleted before they were read. */
   readonly dropped: number;
   readonly confirmed: Promise<void>;
   return(): Promise<IteratorResult<Message>>;
@@ -234,7 +234,7 @@ export type StoreValue =
   | { readonly [key: string]: StoreValue | undefined };
 
 export interface Expiring {
-  /** How long the entry is to live, seconds. Default: until it is erased; after a calculation, as before. */
+  /** Lifetime of the entry, seconds. Default: unlimited; after a calculation, as before. */
   expiresS?: number;
 }
 
@@ -244,11 +244,11 @@ export interface StoreEntry {
   readonly value: any;
   /** The number of its last change: for `ifVersion`. */
   readonly version: number;
-  /** In how many seconds it expires; null: never. */
+  /** Seconds until it expires; null: never. */
   readonly expiresS: number | null;
 }
 
-/** What a store says of itself. */
+/** State of a store. */
 export interface StoreState {
   /** A store that has lost its entries begins another one, with a higher number. */
   readonly epoch: number;
@@ -262,17 +262,17 @@ export interface StoreState {
 /** One change of a store. */
 export interface StoreChange {
   readonly kind: "put" | "erase" | "expire" | "clear";
-  /** null where all entries are gone. */
+  /** null for `clear`. */
   readonly key: any;
-  /** null where there is no value any more. */
+  /** null for entries that are gone. */
   readonly value: any;
   /** The value before; null if there was none. */
   readonly old: any;
   /** The number of the change. */
   readonly version: number;
-  /** The user, or else the name of the client, who has asked for it; null where nobody has said that. */
+  /** The user, or else the name of the client, that requested it; null if unknown. */
   readonly publisher: string | null;
-  /** Whether it is an entry that was there as the watching began. */
+  /** Whether the entry existed at the start of the watch. */
   readonly present: boolean;
   /** Whether more of the same state follows: with the next change that is not partial, it is one that the store had. */
   readonly partial: boolean;
@@ -333,9 +333,9 @@ export interface Statistics {
   readonly connections: number;
   readonly receivedMessages: number;
   readonly receivedBatches: number;
-  /** Lost in the hub, as told by it. */
+  /** Dropped in the hub, as it reports. */
   readonly droppedMessages: number;
-  /** Lost in buffers of `messages()`. */
+  /** Dropped in buffers of `messages()`. */
   readonly skippedMessages: number;
   readonly publishedMessages: number;
   readonly publishedBatches: number;
@@ -344,7 +344,7 @@ export interface Statistics {
   readonly errors: number;
   readonly prefixes: number;
   readonly unconfirmed: number;
-  /** Asked and not answered yet. */
+  /** Requests without a reply yet. */
   readonly pendingRequests: number;
   readonly outboundBytes: number;
 }
@@ -394,7 +394,7 @@ export class HubError extends Error {
 
 /** A request was answered, and not with a value. */
 export class RequestError extends HubError {
-  /** What has become of it, as in docs/requests.md. Its `code` is 4100 more. */
+  /** Its status, as in docs/requests.md. `code` is 4100 more. */
   readonly status: number;
   constructor(status: number, text: string);
 }
