@@ -127,8 +127,8 @@ FIGURES: Fields = {
 
 TOPICS: Mapping[str, Topic] = {
     "$hub/client/joined": Topic("A client connected.", A_HANDLER),
-    "$hub/client/left": Topic("A client disconnected.", {**A_HANDLER, "reason": "reason, as text"}),
     "$hub/peer/joined": Topic("A link to a peer hub or a Zeek is up.", A_HANDLER),
+    "$hub/client/left": Topic("A client disconnected.", {**A_HANDLER, "reason": "reason, as text"}),
     "$hub/peer/left": Topic("A link to a peer hub or a Zeek is down.", {**A_HANDLER, "reason": "reason, as text"}),
     "$hub/overflow": Topic(
         "A queue dropped messages; at most once a second for each connection.",

@@ -240,8 +240,14 @@ def hub_topics() -> Iterator[str]:
         "[requests](../requests.md) there; [observability](../observability.md) has examples. Events reach subscribers "
         "of this hub only, from all its [workers](../workers.md). `[]` marks elements of a list.\n\n## Topics\n"
     )
-    for name, topic in TOPICS.items():
-        yield f"\n### {name}\n\n{topic.when}\n\n" + table("field", "meaning", rows=described_fields(topic.fields))
+    for fields, topics in groupby(TOPICS.items(), key=lambda item: item[1].fields):
+        named = dict(topics)
+        yield f"\n### {', '.join(named)}\n\n"
+        if len(named) == 1:
+            yield f"{next(iter(named.values())).when}\n\n"
+        else:
+            yield "".join(f"* `{name}`: {topic.when}\n" for name, topic in named.items()) + "\n"
+        yield table("field", "meaning", rows=described_fields(fields))
     yield (
         "\n## Services\n\nWithout users, the hub answers every client. With users: *everyone* may ask; a *grant* is a "
         "`request` permission of the [policy](../policy.md); *admins* need none. A list that is full continues "
