@@ -98,6 +98,10 @@ bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and
 packages: $(VENV)/.release ## build source distribution, wheels and npm package into dist/
 	$(BIN)/python -m release.packages
 
+pictures: $(VENV)/.test ## take the pictures of docs/console.md, of the demo in Chromium
+	@tests/console/install-chromium
+	$(BIN)/python -m tests.console.screenshots
+
 image: ## build the container image
 	docker build -t topichub .
 
