@@ -32,7 +32,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 install = echo "setup: $(2)"; $(PIP) $(1) >$(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-pure twins soak fuzz check lint types contracts format bench bench-compare packages image clean
+.PHONY: help run test test-quick test-pure twins soak fuzz check lint types contracts format bench bench-compare packages image clean pictures
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'

@@ -21,13 +21,14 @@ WIDTH_PX, PHONE_PX = 1180, 390
 WARM_UP_S = 45  # until the slow readers of the demo have lost messages, and charts have a line
 SHOWN_S = 5
 
+WATCH = "[...document.querySelectorAll('button')].find((it) => it.textContent === 'Watch')?.click()"
 VIEWS = {
     "overview": ("#/overview", 640, ""),
     "connections": ("#/connections", 640, ""),
-    "topics": ("#/topics?topic=/plant/east/press-00", 640, "document.getElementById('look')?.click()"),
+    "topics": ("#/topics?topic=/plant/east/press-00/reading", 640, WATCH),
     "messages": ("#/messages?prefix=/plant/", 640, ""),
     "journal": ("#/journal", 900, ""),
-    "mesh": ("#/mesh?topic=/plant/east/press-00", 1140, ""),
+    "mesh": ("#/mesh?topic=/plant/east/press-00/reading", 960, ""),
 }
 """Of the demo: the address of each picture, its height, and JavaScript that completes the view."""
 

@@ -264,3 +264,16 @@ def test_tables_are_bounded(  # noqa: PLR0917 -- fixtures
     with HubWithJournal(path.parent / "other") as other:
         replay(Access(other.url), str(path))
         assert other.records() == hub.records()
+
+
+def test_the_queries_of_the_how_to(
+    run_archive: Run, hub: HubWithJournal, path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.fill([(f"/plant/east/press-{number % 2}", {"celsius": 70.0 + number}) for number in range(4)])
+    run_archive(decode=True)
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "archive.md").read_text()
+    for example in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        exec(re.sub(r"(?<=['\"])archive\b", str(path), example), {"spark": spark})  # noqa: S102 -- our own
+    said = capsys.readouterr().out
+    assert [said.count(f"/plant/east/press-{number}") for number in range(2)] == [2, 2]
+    assert {"71.0", "72.0", "73.0"} <= set(re.findall(r"\d+\.\d", said))
