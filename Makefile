@@ -42,6 +42,7 @@ run: $(VENV)/.run ## set up and start a hub: TCP 7400, WebSocket and page 7401 (
 
 test: $(VENV)/.test ## set up and run the tests (ARGS="-k name")
 	@tests/console/install-chromium
+	@tests/server/install-prometheus $(VENV)
 	@tests/spark/install-java
 	@$(BIN)/python -m tests.spark.share_classes
 	@echo "make test: about 10 minutes on two CPUs; each line of dots says how much is done"
@@ -100,6 +101,7 @@ packages: $(VENV)/.release ## build source distribution, wheels and npm package 
 
 pictures: $(VENV)/.test ## take the pictures of docs/console.md, of the demo in Chromium
 	@tests/console/install-chromium
+	@tests/server/install-prometheus $(VENV)
 	$(BIN)/python -m tests.console.screenshots
 
 image: ## build the container image
