@@ -11,7 +11,7 @@
 | `$hub/names/appeared`, `/gone` | a service name has got an owner, or lost it | `name`, `labels`, `owner`, `hub` |
 | `$hub/overflow` | a handler's queue lost messages, once a second at most | and `lost`, `total`, `overflow`, `queued` |
 | `$hub/unreadable` | a handler's encoding cannot express a message, once a second at most | and `lost`, `total` |
-| `$hub/audit` | a user changed the hub, or was refused | see `peers.server.audit` |
+| `$hub/audit` | a user changed the hub, or was rejected | see `peers.server.audit` |
 | `$hub/statistics` | once a second, while it has a subscriber | see `peers.daemon` |
 
 They go to subscribers of this hub only, never over a link; `$hub/audit` to admins only.

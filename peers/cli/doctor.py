@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from hub.errors import HubError, UsageError
+from hub.errors import HubError, RejectedError, UsageError
 from hub.settings.keys import ConfigError, told
 from peers.cli.check import answer_of
 from peers.cli.run import ConfigFile, Flags
@@ -71,9 +71,14 @@ def _reachable(endpoint: Endpoint) -> Endpoint:
 
 
 def _is_hub(endpoint: Endpoint) -> bool:
-    with suppress(HubError):
-        return bool(answer_of(_reachable(endpoint), _ASK_S))
-    return False
+    try:
+        answer_of(_reachable(endpoint), _ASK_S)
+    except RejectedError:  # a hub that asks for credentials
+        return True
+    except HubError as error:
+        # One that asks for a certificate answers with an alert.
+        return "CERTIFICATE_REQUIRED" in (getattr(error.__cause__, "reason", "") or "")
+    return True
 
 
 def _write_bundle(path: Path, findings: list[Finding], loaded: Loaded | None) -> None:

@@ -192,7 +192,7 @@ async def pub(  # noqa: PLR0913 -- one flag each
 ) -> int:
     """Publish one message, lines from standard input, or the records of a file.
 
-    Exit code 1 if something could not be published, or was refused by the hub.
+    Exit code 1 if something could not be published, or was rejected by the hub.
     """
     if json and text:
         raise FlagError("--json and --text exclude each other")

@@ -325,7 +325,7 @@ def _show_replayed(done: Replay) -> None:
         [
             ("published", "messages", amount(done.messages)),
             ("published", "bytes", amount(done.bytes)),
-            ("refused by the hub", "messages", amount(done.rejected)),
+            ("rejected by the hub", "messages", amount(done.rejected)),
             ("left out, no msgpack", "messages", amount(done.skipped)),
             ("from", "offset", amount(done.first)),
             ("to", "offset", amount(done.next)),

@@ -70,7 +70,7 @@ class Reports(Sink):
     def reject(self, error: RejectedError, messages: int) -> None:
         """Report that publications were rejected, or a right withdrawn."""
         self.rejected_messages += messages
-        self._warn_once(f"refused by the hub: {error}", "rejected")
+        self._warn_once(f"rejected by the hub: {error}", "rejected")
         self.call(self._settings.on_rejected, error)
 
     def tell(self, error: PeerError) -> None:
