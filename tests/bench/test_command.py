@@ -145,33 +145,6 @@ def test_arrays() -> None:
         flawless(figures, mode, 10_000)
 
 
-TCP, WS = "tcp://127.0.0.1:7400", "ws://127.0.0.1:7401"
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"messages": 0}, "--messages: 0 given, expected a number from 1 to"),
-        ({"size": 15}, "--size: 15 given, expected a number from 16 to"),
-        ({"topics": 100_001}, "--topics: 100,001 given, expected a number from 1 to 100,000"),
-        ({"rate": -1}, "--rate: -1 given"),
-        ({"publishers": 257}, "--publishers: 257 given, expected a number from 1 to 256"),
-        ({"subscribers": 0}, "--subscribers: 0 given"),
-        ({"batch": 0}, "--batch: 0 given"),
-        ({"batch": 65_536, "size": 1000}, "--batch, --size: a frame takes"),
-        ({"messages": 1 << 31, "repeat": 3}, "--messages: a publisher can number"),
-        ({"urls": (WS,)}, "--url: publishers need"),
-        ({"urls": (TCP,), "transport": "ws"}, "--url: --transport ws needs"),
-        ({"urls": (TCP,), "hub_flags": ("--name=x",)}, "--hub-flag: only for a hub that is started"),
-        ({"hub_pid": 1}, "--hub-pid: only with --url"),
-    ],
-)
-def test_a_plan_that_cannot_be_carried_out(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(BenchError) as caught:
-        Plan(**fields).check()
-    assert str(caught.value).startswith(said)
-
-
 @pytest.fixture(scope="module")
 def hub() -> Iterator[RunningHub]:
     started = RunningHub.start(("tcp", "ws"))

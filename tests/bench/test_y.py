@@ -18,6 +18,7 @@ from peers.bench.arrays import RESULT_BYTES, ArraySetup, Batches, Operation, req
 from peers.bench.pairs import OPERATIONS, Ask, Asked, ask_pairs
 from peers.bench.processes import BenchError
 from peers.bench.report import Environment, Report
+from peers.bench.stage import Plan
 from peers.bench.y import Mode, Run, YPlan, y_report
 from peers.shm.ring import Block
 
@@ -56,25 +57,38 @@ TCP, UNIX, WS = "tcp://127.0.0.1:7400", "unix:///run/hub.sock", "ws://127.0.0.1:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("plan", "said"),
     [
-        ({"outstanding": 0}, "--outstanding: 0 given, expected a number from 1 to 65,536"),
-        ({"seconds": 0}, "--seconds: 0 given"),
-        ({"pairs": -1}, "--pairs: -1 given"),
-        ({"batches": 0}, "--batches: 0 given"),
-        ({"modes": ("shared",), "transport": "tcp"}, "--mode: memory can only be shared"),
-        ({"repeat": 0}, "--repeat: 0 given"),
-        ({"modes": ()}, "--mode: each once"),
-        ({"modes": ("one", "one")}, "--mode: each once"),
-        ({"urls": (WS,)}, "--url: one tcp:// or unix:// url expected"),
-        ({"urls": (TCP, UNIX)}, "--url: one tcp:// or unix:// url expected"),
-        ({"urls": (TCP,), "hub_flags": ("--name=x",)}, "--hub-flag: only for a hub that is started"),
-        ({"hub_pid": 1}, "--hub-pid: only with --url"),
+        (YPlan(outstanding=0), "--outstanding: 0 given, expected a number from 1 to 65,536"),
+        (YPlan(seconds=0), "--seconds: 0 given"),
+        (YPlan(pairs=-1), "--pairs: -1 given"),
+        (YPlan(batches=0), "--batches: 0 given"),
+        (YPlan(modes=("shared",), transport="tcp"), "--mode: memory can only be shared"),
+        (YPlan(repeat=0), "--repeat: 0 given"),
+        (YPlan(modes=()), "--mode: each once"),
+        (YPlan(modes=("one", "one")), "--mode: each once"),
+        (YPlan(urls=(WS,)), "--url: one tcp:// or unix:// url expected"),
+        (YPlan(urls=(TCP, UNIX)), "--url: one tcp:// or unix:// url expected"),
+        (YPlan(urls=(TCP,), hub_flags=("--name=x",)), "--hub-flag: only for a hub that is started"),
+        (YPlan(hub_pid=1), "--hub-pid: only with --url"),
+        (Plan(messages=0), "--messages: 0 given, expected a number from 1 to"),
+        (Plan(size=15), "--size: 15 given, expected a number from 16 to"),
+        (Plan(topics=100_001), "--topics: 100,001 given, expected a number from 1 to 100,000"),
+        (Plan(rate=-1), "--rate: -1 given"),
+        (Plan(publishers=257), "--publishers: 257 given, expected a number from 1 to 256"),
+        (Plan(subscribers=0), "--subscribers: 0 given"),
+        (Plan(batch=0), "--batch: 0 given"),
+        (Plan(batch=65_536, size=1000), "--batch, --size: a frame takes"),
+        (Plan(messages=1 << 31, repeat=3), "--messages: a publisher can number"),
+        (Plan(urls=(WS,)), "--url: publishers need"),
+        (Plan(urls=(TCP,), transport="ws"), "--url: --transport ws needs"),
+        (Plan(urls=(TCP,), hub_flags=("--name=x",)), "--hub-flag: only for a hub that is started"),
+        (Plan(hub_pid=1), "--hub-pid: only with --url"),
     ],
 )
-def test_a_plan_that_cannot_be_carried_out(fields: dict[str, Any], said: str) -> None:
+def test_a_plan_that_cannot_be_carried_out(plan: Plan | YPlan, said: str) -> None:
     with pytest.raises(BenchError) as raised:
-        YPlan(**fields).check()
+        plan.check()
     assert str(raised.value).startswith(said)
 
 

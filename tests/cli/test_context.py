@@ -125,6 +125,10 @@ def test_mistakes(run: Run, tmp_path: Path) -> None:
         (("context", "use", "a"), "there is no context 'a'"),
         (("context", "use"), "give the name of a context, or --none"),
         (("context", "rm", "a"), "there is no context 'a'"),
+        (
+            ("pub", "/a", "1", "--token-file", "/nowhere"),
+            "--token-file: the file of the token '/nowhere' cannot be read",
+        ),
     ):
         done = run(*arguments)
         (line,) = done.stderr.decode().splitlines()
@@ -173,14 +177,6 @@ def test_the_page_is_right(tmp_path: Path) -> None:
 SECRET = "hub_c2VjcmV0"
 
 
-def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HUB_TOKEN", raising=False)
-    assert shown_token("") == ""
-    monkeypatch.setenv("HUB_TOKEN", SECRET)
-    assert shown_token("") == SECRET
-    assert text_or_path("") == (SECRET, "")
-
-
 async def test_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUB_TOKEN", "another")
     file = tmp_path / "token"
@@ -192,11 +188,6 @@ async def test_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown() == "fresh"
     assert text_or_path(str(file)) == ("", str(file))
     assert callable(Notices("sub").options(HubFlags(token_file=str(file)))["token"])
-
-
-def test_a_file_that_is_none() -> None:
-    with pytest.raises(FlagError, match="--token-file: the file of the token '/nowhere' cannot be read"):
-        shown_token("/nowhere")
 
 
 def test_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

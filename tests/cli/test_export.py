@@ -60,15 +60,10 @@ def test_export_to_a_file(full: Path, tmp_path: Path) -> None:
 
 VALUES: list[Any] = [
     None,
-    True,
     -(2**63),
-    2**64 - 1,
     1.5,
     float("nan"),
-    "text",
     b"bytes",
-    [],
-    {"map": {"of": [1]}},
     {1: "number"},
     {None: "nil", True: [{(1, 2): "pair"}]},
     msgspec.msgpack.Ext(5, b"\x00"),

@@ -83,26 +83,6 @@ class Bench:
         return [record.value async for record in self.history]
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "values"),
-    [
-        (0, None, range(10)),
-        (3, None, range(3, 10)),
-        (3, 7, range(3, 7)),
-        (10, None, []),
-        (4, 4, []),
-        (0, 10, range(10)),
-    ],
-)
-async def test_ranges(start: int, end: int | None, values: list[int]) -> None:
-    bench = Bench(10, start=start, end=end)
-    assert await bench.values() == list(values)
-    starts = [fetch.start for fetch in bench.access.asked]
-    assert starts == sorted(set(starts))
-    assert all(fetch.start < (end or 10) for fetch in bench.access.asked[1:])
-    assert {fetch.wait_ms for fetch in bench.access.asked} == {0}
-
-
 async def test_an_end_that_is_to_come_is_waited_for() -> None:
     bench = Bench(6, end=9)
     reading = asyncio.ensure_future(bench.values())
@@ -264,22 +244,24 @@ def test_parts_share_no_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "offset", "kind"),
+    ("verb", "code", "offset", "kind"),
     [
-        (CloseCode.GONE, 5, GoneError),
-        (CloseCode.GONE, None, RejectedError),
-        (CloseCode.JOURNAL_FAILED, None, RejectedError),
+        (Fetch(1), CloseCode.GONE, 5, GoneError),
+        (Fetch(1), CloseCode.GONE, None, RejectedError),
+        (Fetch(1), CloseCode.JOURNAL_FAILED, None, RejectedError),
+        (Commit(1, "t"), CloseCode.TRY_AGAIN_LATER, None, RejectedError),
+        (Commit(1, "t"), CloseCode.GOING_AWAY, None, RejectedError),
     ],
 )
-async def test_refusals(bench: Asking, code: int, offset: int | None, kind: type[RejectedError]) -> None:
-    asking = await bench.begin(bench.access.fetch(Fetch(1)))
+async def test_refusals(bench: Asking, verb: Any, code: int, offset: int | None, kind: type) -> None:
+    """They reach who asked; a commit is not repeated."""
+    asking = await bench.begin((bench.access.fetch if isinstance(verb, Fetch) else bench.access.commit)(verb))
     bench.access.receive(bench.error(code, "text", offset))
-    with pytest.raises(kind, match="text") as caught:
+    with pytest.raises(RejectedError, match="text") as caught:
         await asking
-    assert type(caught.value) is kind
-    assert caught.value.code == code
-    if isinstance(caught.value, GoneError):
-        assert caught.value.first == 5
+    assert (type(caught.value), caught.value.code) == (kind, code)
+    assert getattr(caught.value, "first", None) == offset
+    assert len(bench.connection.sent) == 1
 
 
 @pytest.mark.parametrize("code", [CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY])
@@ -306,15 +288,6 @@ async def test_a_fetch_of_the_journal_of_another_hub(bench: Asking) -> None:
 
 
 # STAGE and COMMIT.
-
-
-@pytest.mark.parametrize("code", [CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY, CloseCode.GONE])
-async def test_a_commit_is_not_repeated(bench: Asking, code: int) -> None:
-    asking = await bench.begin(bench.access.commit(Commit(1, "t")))
-    bench.access.receive(bench.error(code))
-    with pytest.raises(RejectedError):
-        await asking
-    assert len(bench.connection.sent) == 1
 
 
 async def test_an_answer_of_another_kind(bench: Asking) -> None:

@@ -19,12 +19,24 @@ from tests.hub.fakes import FakeOutlet, handler_of
 HELLO = Hello(protocol=1, role="client").encode()
 
 
+class PretendTimer:
+    def __init__(self, due_s: float, act: Callable[[], object]) -> None:
+        self.due_s = due_s
+        self.act = act
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
 class PretendLoop:
     def __init__(self) -> None:
         self.ready: deque[Callable[[], object]] = deque()
+        self.now_s = 1000.0
+        self.timers: list[PretendTimer] = []
 
     def time(self) -> float:
-        return 1000.0
+        return self.now_s
 
     def call_soon(self, act: Callable[..., object], *arguments: Any) -> None:
         self.ready.append(lambda: act(*arguments))
@@ -33,12 +45,25 @@ class PretendLoop:
         for _ in range(len(self.ready)):
             self.ready.popleft()()
 
-    def call_at(self, _when_s: float, _act: Callable[..., object]) -> PretendTimer:
-        return PretendTimer()
+    def call_later(self, seconds: float, act: Callable[..., object], *arguments: Any) -> PretendTimer:
+        return self.call_at(self.now_s + seconds, act, *arguments)
 
+    def call_at(self, when_s: float, act: Callable[..., object], *arguments: Any) -> PretendTimer:
+        self.timers.append(PretendTimer(when_s, lambda: act(*arguments)))
+        return self.timers[-1]
 
-class PretendTimer:
-    def cancel(self) -> None: ...
+    @property
+    def due(self) -> list[PretendTimer]:
+        return sorted([one for one in self.timers if not one.is_cancelled], key=lambda one: one.due_s)
+
+    def pass_s(self, seconds: float) -> None:
+        end_s = self.now_s + seconds
+        while self.due and self.due[0].due_s <= end_s:
+            timer = self.due[0]
+            self.timers.remove(timer)
+            self.now_s = timer.due_s
+            timer.act()
+        self.now_s = end_s
 
 
 class PretendTransport(asyncio.Transport):
@@ -110,8 +135,8 @@ def over_tcp(server: Server) -> Connection:
 
 
 class Stage:
-    def __init__(self, loop: PretendLoop | None = None) -> None:
-        self.loop = loop or PretendLoop()
+    def __init__(self) -> None:
+        self.loop = PretendLoop()
         self.server = Server(Settings())
         self.server.loop = self.loop  # type: ignore[assignment]
         self.core = self.server.core

@@ -17,55 +17,15 @@ from peers.connections.connection import NOTHING, Connection
 from peers.wire.control import encode_close
 from peers.wire.kinds import Kind
 from tests.connections import pretend
-from tests.connections.pretend import HELLO, PretendLoop, PretendTransport
+from tests.connections.pretend import HELLO, PretendTransport
 from tests.hubs.raw_client import publication
 
 RIGHTS = read_policy({}, "policy").rights
 
 
-class Timer:
-    def __init__(self, due_s: float, act: Callable[[], object]) -> None:
-        self.due_s = due_s
-        self.act = act
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-
-
-class Loop(PretendLoop):
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_s = 1000.0
-        self.timers: list[Timer] = []
-
-    def time(self) -> float:
-        return self.now_s
-
-    def call_later(self, seconds: float, act: Callable[..., object], *arguments: Any) -> Timer:
-        timer = Timer(self.now_s + seconds, lambda: act(*arguments))
-        self.timers.append(timer)
-        return timer
-
-    @property
-    def due(self) -> list[Timer]:
-        return sorted([one for one in self.timers if not one.is_cancelled], key=lambda one: one.due_s)
-
-    def pass_s(self, seconds: float) -> None:
-        end_s = self.now_s + seconds
-        while self.due and self.due[0].due_s <= end_s:
-            timer = self.due[0]
-            self.timers.remove(timer)
-            self.now_s = timer.due_s
-            timer.act()
-        self.now_s = end_s
-
-
 class Stage(pretend.Stage):
-    loop: Loop
-
     def __init__(self, **rates: RateLimits) -> None:
-        super().__init__(Loop())
+        super().__init__()
         limits = QuotaLimits(users={user: SetLimits(rate=rate) for user, rate in rates.items()})
         self.core.quotas.adopt(limits)
 
