@@ -24,9 +24,15 @@ from peers.admin.steps import in_steps
 from peers.client import Client, ServiceRequest, connect
 from peers.wire.hello import SOFTWARE
 from tests.admin.conftest import POLICY, give_rights
+from tests.hub.fakes import FakeOutlet
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
+
+
+async def look(hub: Hub, second: int) -> None:
+    hub.server.ticker.beat(float(second), 0.0)
+    await eventually(lambda: hub.server.ticker._looking is None)
 
 
 async def test_who(hub: Hub) -> None:
@@ -85,8 +91,7 @@ async def test_what_a_connection_does(hub: Hub) -> None:
         hub.connections[0].since_s -= 10
         now_s = int(hub.server.loop.time())
         for second in (now_s - 10, now_s - 5, now_s):
-            hub.server.ticker.beat(float(second), 0.0)
-            await eventually(lambda: hub.server.ticker._looking is None)
+            await look(hub, second)
         (row,) = await client.request("$hub/who", {"id": row["id"], "history": True})
         assert set(row["rates"]) == {"in_messages", "out_messages", "dropped_messages", "out_bytes", "offered_messages"}
         assert len(row["history"]["figures"]["in_messages"]) == row["history"]["points"] == 120
@@ -377,11 +382,6 @@ async def test_of_a_hub_that_records(start_hub: StartHub, tmp_path: Path) -> Non
 # The state, losses and history.
 
 
-async def look(hub: Hub, second: int) -> None:
-    hub.server.ticker.beat(float(second), 0.0)
-    await eventually(lambda: hub.server.ticker._looking is None)
-
-
 async def test_the_state(hub: Hub) -> None:
     async with connect(hub.endpoint.location) as client, client.subscribe("/a"):
         await eventually(lambda: any(one.prefixes for one in hub.server.core.handlers.values()))
@@ -463,8 +463,7 @@ async def test_what_a_topic_brought_before(hub: Hub) -> None:
         hub.server.core.tick(now_s - 1)
         hub.server.core.tick(now_s)
         for second in (now_s - 5, now_s):
-            hub.server.ticker.beat(float(second), 0.0)
-            await eventually(lambda: hub.server.ticker._looking is None)
+            await look(hub, second)
         history = (await client.request("$hub/topics", {"under": "/open/a"}))["history"]
         assert (history["step_s"], list(history["figures"])) == (5, ["in_messages", "in_bytes"])
         assert history["figures"]["in_messages"][-1] > 0
@@ -522,7 +521,7 @@ async def test_who_may_see_a_part_is_told_of_that_part(hub: Hub) -> None:
 
 async def test_kicking_in_steps(hub: Hub) -> None:
     for number in range(120):
-        handler = Handler(_Silent(), role=Role.CLIENT, limits=QueueLimits(), name=f"n{number}")
+        handler = Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits(), name=f"n{number}")
         hub.server.core.attach(handler)
         handler.rights = None
     give_rights(hub, **{f"n{number}": "bob" for number in range(120)})
@@ -530,11 +529,3 @@ async def test_kicking_in_steps(hub: Hub) -> None:
     async with connect(hub.endpoint.location) as client:
         assert await client.request("$hub/kick", {"user": "bob"}) == {"kicked": 120}
     assert all(one.closed for one in many)
-
-
-class _Silent:
-    def send(self, batches: list[Any]) -> None: ...
-
-    def send_gap(self, lost_messages: int) -> None: ...
-
-    def close(self, code: int, text: str) -> None: ...

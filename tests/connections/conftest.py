@@ -8,14 +8,22 @@ from __future__ import annotations
 import pytest
 
 from tests.forked.readers import forked_readers
-from tests.hubs.fixtures import default_url, hub, start_hub, uncaught
+from tests.hubs.fixtures import hub, start_hub, uncaught
+from tests.hubs.hub import LOOPBACK
 from tests.loops import Loops, on_the_hubs_loop
 from tests.loops import pytest_asyncio_loop_factories as both_loops
 
-__all__ = ["default_url", "forked_readers", "hub", "start_hub", "uncaught"]
+__all__ = ["forked_readers", "hub", "start_hub", "uncaught"]
 
-ABOVE_LOOPS = {"test_door", "test_pacing", "test_shares", "test_turns"}
+ABOVE_LOOPS = {"bridge", "http", "test_door.py", "test_pacing.py", "test_shares.py", "test_turns.py", "websocket"}
+"""Folders and files."""
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Loops:
-    return on_the_hubs_loop() if item.path.stem in ABOVE_LOOPS else both_loops()
+    return both_loops() if ABOVE_LOOPS.isdisjoint(item.path.parts) else on_the_hubs_loop()
+
+
+@pytest.fixture
+def default_url(request: pytest.FixtureRequest) -> str:
+    """Folders of what goes over WebSockets and HTTP have hubs that listen for these."""
+    return LOOPBACK if {"bridge", "http", "websocket"}.isdisjoint(request.path.parts) else "ws://127.0.0.1:0"

@@ -247,3 +247,33 @@ async def _answer(connection: ServerConnection, message: dict[str, Any]) -> None
 def _names(message: dict[str, Any]) -> list[str]:
     """What a refusal may be about: the prefixes, the topic, the name of the client, or its token."""
     return [*message.get("prefixes", []), message.get("topic", ""), message.get("name", ""), message.get("token", "")]
+
+
+def row(number: int, **changes: Any) -> dict[str, Any]:
+    """Return a connection as `$hub/who` tells of it."""
+    return {
+        "id": number,
+        "role": "client",
+        "name": f"sensor-{number:05}",
+        "address": f"10.0.0.1:{number}",
+        "prefixes": 1,
+        "sample": [f"/site/{number}"],
+        "published_messages": 0,
+        "delivered_messages": 0,
+        "delivered_bytes": 0,
+        "queued_messages": 0,
+        "queued_bytes": 0,
+        "dropped_messages": 0,
+        "overflow": "drop-oldest",
+        "paused": False,
+        "user": "",
+        "how": "",
+        "protocol": "ws",
+        "since": 1_700_000_000.0,
+        "rules": 0,
+        "queue": {"messages": 100, "bytes": 1_000_000},
+        "received_bytes": 0,
+        "software": "topichub 1.0.0",
+        "rates": None,
+        "history": None,
+    } | changes

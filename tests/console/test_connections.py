@@ -10,39 +10,10 @@ import pytest
 from hub.statistics.history import COUNTED
 from hub.statistics.losses import State
 from tests.console.browser import Browser, Page
-from tests.console.scripted_hub import RIGHTS, ScriptedHub
+from tests.console.scripted_hub import RIGHTS, ScriptedHub, row
 from tests.console.seeing import enter, text, wait_shown
 
 LOOKED = "Number(document.querySelector('.connections-view')?.dataset.looks) >= 1"
-
-
-def row(number: int, **changes: Any) -> dict[str, Any]:
-    return {
-        "id": number,
-        "role": "client",
-        "name": f"sensor-{number:05}",
-        "address": f"10.0.0.1:{number}",
-        "prefixes": 1,
-        "sample": [f"/site/{number}"],
-        "published_messages": 0,
-        "delivered_messages": 0,
-        "delivered_bytes": 0,
-        "queued_messages": 0,
-        "queued_bytes": 0,
-        "dropped_messages": 0,
-        "overflow": "drop-oldest",
-        "paused": False,
-        "user": "",
-        "how": "",
-        "protocol": "ws",
-        "since": 1_700_000_000.0,
-        "rules": 0,
-        "queue": {"messages": 100, "bytes": 1_000_000},
-        "received_bytes": 0,
-        "software": "topichub 1.0.0",
-        "rates": None,
-        "history": None,
-    } | changes
 
 
 def who(rows: list[dict[str, Any]]) -> Callable[[Any], list[dict[str, Any]]]:

@@ -138,6 +138,7 @@ async def test_closing_sends_what_is_due_and_is_final(node: Node, hub: ScriptedH
         const subscription = client.subscribe("/a", collect);
         await subscription.confirmed;
         const stream = client.messages("/b");
+        const pending = failure(() => client.request("/q", 1));
         client.publish("/a", 1);
         const closed = client.close();
         const again = client.close() === closed;
@@ -145,10 +146,10 @@ async def test_closing_sends_what_is_due_and_is_final(node: Node, hub: ScriptedH
         const calls = [() => client.publish("/a", 2), () => client.publish("/a", 3, {confirm: true}),
                        () => client.subscribe("/c", collect), () => client.messages("/c"), () => client.ready()];
         const failures = await Promise.all(calls.map(failure));
-        return {again, failures, done: (await stream.next()).done, active: subscription.active, log, got,
-                state: client.statistics().state};
+        return {again, failures, pending: (await pending).code, done: (await stream.next()).done, log, got,
+                active: subscription.active, state: client.statistics().state};
     """)
-    assert result["again"] is True
+    assert (result["again"], result["pending"]) == (True, 1000)
     assert result["failures"] == [{"name": "HubError", "code": 1000, "text": "this client is closed"}] * 5
     assert (result["done"], result["active"], result["got"], result["state"]) == (True, False, [], "closed")
     assert [event for event, *_ in result["log"]] == ["open", "close"]

@@ -11,27 +11,10 @@ from hub.statistics.history import FIGURES
 from hub.statistics.losses import State
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub
-from tests.console.scripted_hub import RIGHTS, ScriptedHub
+from tests.console.scripted_hub import RIGHTS, ScriptedHub, row
 from tests.console.seeing import cells, enter, number, publish, text, wait_shown, wait_view
 
 SEVEN = State(300, 214, 3, 12_400, (("sensor-7", 12_000), ("b", 400)), 2, (7, 8, 9))
-
-
-SLOW: dict[str, Any] = {
-    "id": 7,
-    "name": "sensor-7",
-    "address": "127.0.0.1:1",
-    "delivered_messages": 100,
-    "dropped_messages": 12_000,
-    "queued_messages": 5_000,
-    "queued_bytes": 1_000,
-    "overflow": "drop-oldest",
-    "queue": {"messages": 5_000, "bytes": 1_000_000},
-    "sample": ["/plant/"],
-    "prefixes": 1,
-    "rates": None,
-}
-"""A connection, as far as the overview looks at it."""
 
 
 def history(*points: float | None, first: int = 100, step_s: int = 1) -> dict[str, Any]:
@@ -126,7 +109,7 @@ async def reasons(page: Page) -> list[list[str]]:
 
 async def test_more_slow_ones_than_are_shown(browser: Browser, telling_hub: ScriptedHub) -> None:
     telling_hub.answers["$hub/state"] = SEVEN._replace(slow=40, slow_ids=tuple(range(1, 41))).fields()
-    telling_hub.answers["$hub/who"] = [SLOW | {"id": 3, "name": "<b>\u202e", "sample": ["<i>"] * 5}]
+    telling_hub.answers["$hub/who"] = [row(3, name="<b>\u202e", sample=["<i>"] * 5, queued_messages=50)]
     async with browser.reuse_tab(telling_hub.page_url) as page:
         await wait_shown(page, "document.querySelectorAll('#slow li').length > 0")
         assert {name for name, _ in await reasons(page)} == {"<b>\\u202e"}

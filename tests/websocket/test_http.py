@@ -538,22 +538,16 @@ def test_labels_and_names() -> None:
     assert target.publication([b"\x01"], 1).messages == 1
 
 
-@pytest.mark.parametrize(
-    ("path", "query"),
-    [
-        ("/v1/publish", ""),
-        ("/v1/publish/a", "topic=b"),
-        ("/v1/publish/a", "confirm=2"),
-        ("/v1/publish/a", "confirm=1&confirm=1"),
-        ("/v1/publish/a", "confrim=1"),
-        ("/v1/publish/%00", ""),
-        ("/v1/publish/%ff", ""),
-        ("/v1/publish/a", "label=%ff"),
-        ("/v1/publish/" + "x" * 1100, ""),
-        ("/v1/publish/a", "label="),
-    ],
-)
-def test_no_target(path: str, query: str) -> None:
+NO_TARGETS = """
+    /v1/publish /v1/publish/%00 /v1/publish/%ff
+    /v1/publish/a?topic=b /v1/publish/a?confirm=2 /v1/publish/a?confirm=1&confirm=1 /v1/publish/a?confrim=1
+    /v1/publish/a?label=%ff /v1/publish/a?label=
+"""
+
+
+@pytest.mark.parametrize("target", [*NO_TARGETS.split(), "/v1/publish/" + "x" * 1100])
+def test_no_target(target: str) -> None:
+    path, _, query = target.partition("?")
     with pytest.raises(RejectedError):
         target_of(path, query)
 
@@ -581,25 +575,20 @@ def test_a_queue() -> None:
     assert wanted.queue == QueueWish(messages=10, overflow=Overflow.DISCONNECT)
 
 
-@pytest.mark.parametrize(
-    ("query", "last_ids"),
-    [
-        ("", []),
-        ("from=1", []),
-        ("prefix=%00", []),
-        ("prefix=/a&from=x", []),
-        ("prefix=/a&from=-1", []),
-        ("prefix=/a&from=" + "9" * 30, []),
-        ("prefix=/a", ["x"]),
-        ("prefix=/a", ["1", "2"]),
-        ("prefix=/a&overflow=drop", []),
-        ("prefix=/a&messages=0", []),
-        ("prefix=/a&bytes=x", []),
-        ("prefix=/a&from=1&overflow=disconnect", []),
-        ("prefix=/a&since=1", []),
-        ("&".join(["prefix=a"] * 10_001), []),
-    ],
-)
-def test_no_stream(query: str, last_ids: list[str]) -> None:
+NO_STREAMS = """
+    from=1 prefix=%00 prefix=/a&from=x prefix=/a&from=-1
+    prefix=/a&from=999999999999999999999999999999 prefix=/a&since=1
+    prefix=/a&overflow=drop prefix=/a&messages=0 prefix=/a&bytes=x prefix=/a&from=1&overflow=disconnect
+"""
+
+
+@pytest.mark.parametrize("query", [*NO_STREAMS.split(), "", "&".join(["prefix=a"] * 10_001)])
+def test_no_stream(query: str) -> None:
     with pytest.raises(RejectedError):
-        wanted_of(query, last_ids)
+        wanted_of(query, [])
+
+
+@pytest.mark.parametrize("last_ids", [["x"], ["1", "2"]])
+def test_no_place_in_a_stream(last_ids: list[str]) -> None:
+    with pytest.raises(RejectedError):
+        wanted_of("prefix=/a", last_ids)

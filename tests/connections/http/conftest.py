@@ -1,4 +1,4 @@
-"""Hubs that listen for HTTP, with and without a journal."""
+"""Hubs with a journal that listen for HTTP."""
 
 from __future__ import annotations
 
@@ -12,16 +12,8 @@ import pytest
 from hub.settings.settings import JournalSettings, Settings
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
-from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
-
-__all__ = ["StartRecording", "pytest_asyncio_loop_factories"]
 
 StartRecording = Callable[..., Awaitable[Hub]]
-
-
-@pytest.fixture
-def default_url() -> str:
-    return "ws://127.0.0.1:0"
 
 
 @pytest.fixture

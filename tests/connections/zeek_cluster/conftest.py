@@ -45,22 +45,15 @@ async def hub() -> AsyncIterator[Daemon]:
 
 
 @pytest.fixture
-def start_node(hub: Daemon) -> Iterator[StartNode]:
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    nodes: list[ZmqNode] = []
-
-    async def start(node_id: str, *topics: str, receive_hwm: int = 0) -> ZmqNode:
+def start_node(hub: Daemon, start: Callable[..., ZmqNode]) -> StartNode:
+    async def start_node(node_id: str, *topics: str, receive_hwm: int = 0) -> ZmqNode:
         before = len(joined_nodes(hub))
-        node = ZmqNode(context, hub.endpoints[0], node_id, receive_hwm)
-        nodes.append(node)
+        node = start(hub.endpoints[0], node_id, receive_hwm=receive_hwm)
         await eventually(lambda: len(joined_nodes(hub)) == before + 2)
         node.subscribe(*topics)
         return node
 
-    yield start
-    for node in nodes:
-        node.close()
-    context.term()
+    return start_node
 
 
 def joined_nodes(hub: Daemon) -> list[Connection]:
