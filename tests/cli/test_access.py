@@ -190,15 +190,6 @@ def test_mistakes_of_token(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["policy.toml"]
 
 
-def test_a_file_that_others_may_read(tmp_path: Path) -> None:
-    (tmp_path / "tokens").touch(0o644)
-    (tmp_path / "tokens").chmod(0o644)
-    ended = run_in(tmp_path, "token", "new", "alice", "--role", "member", **SET)
-    assert ended.stderr == (
-        "hub: tokens: others may read or write it (mode 0644); take that from them: chmod 600 tokens\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "expected"), [("1s", 1), ("90s", 90), ("15m", 900), ("12h", 43_200), ("30d", 2_592_000), ("4w", 2_419_200)]
 )

@@ -150,6 +150,7 @@ async def test_a_bad_line_stops_it_and_what_was_before_is_delivered(running_hub:
         (["--ndjson", "f", "--topic", "/t", "--speed", "1", "--rate", "1"], "give one of them"),
         (["--ndjson", "f", "--topic", "/t", "--speed", "0"], "--speed 0: give more than 0"),
         (["--ndjson", "-", "--topic", "/t", "--loop"], "--loop needs a file"),
+        (["--ndjson", "/", "--topic", "/a"], "/: cannot be read: Is a directory"),
         (["--ndjson", "/nowhere", "--topic", "/a"], "/nowhere: cannot be read: No such file or directory"),
         (["--ndjson", "/nowhere", "--topic", "/{a"], "has no other half"),
         (["/a", "--ndjson", "/nowhere", "--topic", "/a"], "omit TOPIC, VALUE, --text and --file"),

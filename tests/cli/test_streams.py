@@ -30,11 +30,6 @@ def inflate(chunks: list[bytes]) -> bytes:
     return b"".join(piece for chunk in chunks for piece in inflater.feed(chunk)) + inflater.finish()
 
 
-async def read(path: Path | str) -> list[bytes]:
-    with Input(str(path)) as source:
-        return [line async for some in source.lines() for line in some]
-
-
 @given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n", b"bc"])))
 def test_lines_do_not_depend_on_how_they_are_cut(chunks: list[bytes]) -> None:
     expected = [line.removesuffix(b"\r") for line in b"".join(chunks).split(b"\n")]
@@ -86,13 +81,6 @@ def test_damaged_gzip_is_an_error(damage: object, reason: str) -> None:
         inflate([damage(gzip.compress(b"some content that is compressed"))])  # type: ignore[operator]
 
 
-async def test_files_are_read_plain_or_packed(tmp_path: Path) -> None:
-    plain, packed = tmp_path / "a.gz", tmp_path / "b.txt"
-    plain.write_bytes(b"one\ntwo\r\nthree")
-    packed.write_bytes(gzip.compress(b"one\ntwo\r\nthree"))
-    assert await read(plain) == await read(packed) == [b"one", b"two", b"three"]
-
-
 async def test_the_progress_of_a_file_is_known(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(zlib.compress(b"x") + b"\n" + bytes(1000))
@@ -101,12 +89,6 @@ async def test_the_progress_of_a_file_is_known(tmp_path: Path) -> None:
         async for _ in source.lines():
             pass
         assert source.read_bytes == source.size_bytes
-
-
-@pytest.mark.parametrize(("name", "reason"), [("missing", "No such file or directory"), (".", "Is a directory")])
-async def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, reason: str) -> None:
-    with pytest.raises(InputError, match=f"{tmp_path / name}: cannot be read: {reason}"):
-        await read(tmp_path / name)
 
 
 async def test_a_pipe_is_read_as_it_is_written(tmp_path: Path) -> None:
@@ -127,18 +109,6 @@ async def test_a_pipe_is_read_as_it_is_written(tmp_path: Path) -> None:
     os.close(writer)
 
 
-async def test_everything_is_written_in_order() -> None:
-    reader, writer = os.pipe()
-    output = Output(writer)
-    for number in range(1000):
-        await output.write(b"%d\n" % number)
-    await output.write(b"")
-    await output.flush()
-    os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        assert file.read() == b"".join(b"%d\n" % number for number in range(1000))
-
-
 async def test_a_stalled_reader_does_not_stall_the_loop() -> None:
     reader, writer = os.pipe()
     output = Output(writer)
@@ -155,16 +125,6 @@ async def test_a_stalled_reader_does_not_stall_the_loop() -> None:
     await output.flush()
     assert received == 2 * len(text)
     os.close(reader)
-    os.close(writer)
-
-
-async def test_a_reader_that_has_gone_is_told() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    output = Output(writer)
-    await output.write(b"x")
-    with pytest.raises(BrokenPipeError):
-        await output.write(b"y")
     os.close(writer)
 
 

@@ -179,26 +179,18 @@ async def test_a_renewal_that_fails_is_told(scripted: ScriptedHub, loss: str, ca
 # A hub that does not know the client.
 
 
-async def test_a_hub_that_knows_no_text(scripted: ScriptedHub) -> None:
+@pytest.mark.parametrize("is_text", [True, False])
+async def test_a_hub_that_does_not_know_it(scripted: ScriptedHub, *, is_text: bool) -> None:
+    """A function is asked once more, a text is not."""
     scripted.answers = False
-    task = asyncio.create_task(opened(scripted.url, SECRET))
-    assert await shown(scripted) == SECRET
-    scripted.send(UNKNOWN)
+    task = asyncio.create_task(opened(scripted.url, SECRET if is_text else Tokens().plain))
+    expected = [SECRET] if is_text else [f"{SECRET}1", f"{SECRET}2"]
+    for token in expected:
+        assert await shown(scripted) == token
+        scripted.send(UNKNOWN)
     with pytest.raises(RejectedError, match=r"not recognised \(4401\)"):
         await task
-    assert scripted.connections == 1
-
-
-async def test_a_hub_that_knows_no_token_of_a_function(scripted: ScriptedHub) -> None:
-    scripted.answers = False
-    tokens = Tokens()
-    task = asyncio.create_task(opened(scripted.url, tokens.plain))
-    for number in (1, 2):
-        assert await shown(scripted) == f"{SECRET}{number}"
-        scripted.send(UNKNOWN)
-    with pytest.raises(RejectedError, match="4401"):
-        await task
-    assert scripted.connections == 2
+    assert scripted.connections == len(expected)
 
 
 async def test_the_end_of_a_token_of_a_function(scripted: ScriptedHub) -> None:

@@ -59,20 +59,6 @@ async def test_long_values_are_cut_and_few(parts: Node) -> None:
     assert rows == 9
 
 
-async def test_a_search_and_a_hold(parts: Node) -> None:
-    found = await parts.evaluate("""
-        const sampler = new Sampler();
-        sampler.search("NEE");
-        for (const value of ["hay", "a Needle", {needs: 1}]) sampler.add({topic: "/a", value, at: 0});
-        sampler.add({topic: "/knee", value: 0, at: 0});
-        const rows = sampler.take(0).map(({text}) => text);
-        sampler.held = true;
-        sampler.add({topic: "/knee", value: 0, at: 0});
-        return [rows, sampler.take(0), sampler.received, sampler.matched, sampler.taken];
-    """)
-    assert found == [['"a Needle"', '{"needs":1}', "0"], [], 5, 4, 3]
-
-
 async def test_topics_are_counted_in_little_memory(parts: Node) -> None:
     first, second = await parts.evaluate("""
         const counts = new TopicCounts(0);

@@ -405,20 +405,6 @@ def test_it_is_made_once(tmp_path: Path) -> None:
         file.secret()
 
 
-def test_who_shows_it_is_the_admin(tmp_path: Path) -> None:
-    place = str(tmp_path / "admin-token")
-    AdminToken(place).ensure()
-    access = Access(read_users(AccessSettings(admin_token=place)), lambda: 0.0, lambda: 0.0)
-    identity = access.recognise(Proof("198.51.100.7:1", AdminToken(place).secret()))
-    assert (identity.user, identity.roles, identity.how) == ("admin", frozenset({"admin"}), "token")
-    rights = access.rights(identity)
-    assert rights is not None
-    assert rights.is_admin
-    for proof in (Proof("198.51.100.7:1"), Proof("127.0.0.1:1", is_local=True), Proof("198.51.100.7:1", "hub_x")):
-        with pytest.raises(NotRecognisedError):
-            access.recognise(proof)
-
-
 def test_where_it_is() -> None:
     home = "/home/me/.local/state/topichub/admin-token"
     for state, place in (({}, home), ({"XDG_STATE_HOME": "/state"}, "/state/topichub/admin-token")):
