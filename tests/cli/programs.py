@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -43,10 +43,12 @@ __all__ = [
     "environment",
     "environment_of_shell",
     "hub",
+    "interpreted",
     "on_terminal",
     "plain",
     "run_hub",
     "run_in",
+    "run_shell",
     "screen",
     "start",
     "started",
@@ -146,6 +148,28 @@ def hub(
 def run_in(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     done = hub(*arguments, folder=folder, **variables)
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def run_shell(block: str, folder: Path, **variables: str) -> str:
+    """Run a block of shell of a document in a folder; return what it writes."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block],
+        cwd=folder,
+        env=environment_of_shell(folder, **variables),
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    return done.stdout
+
+
+def interpreted(*arguments: str, url: str = "", **pipes: Any) -> subprocess.Popen[bytes]:
+    """Start one command by an interpreter of its own."""
+    return subprocess.Popen(
+        [*HUB, *arguments], cwd=PROJECT, env=environment(HUB_URL=url), stderr=subprocess.PIPE, **pipes
+    )
 
 
 def start(*arguments: str, url: str, stdout: int | BinaryIO = subprocess.PIPE) -> subprocess.Popen[bytes]:

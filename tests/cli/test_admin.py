@@ -137,12 +137,6 @@ def test_drain(tmp_path: Path) -> None:
         assert running.process.wait(PATIENCE_S) == 0
 
 
-def mesh_printed(url: str, *arguments: str) -> list[str]:
-    result = hub("mesh", *arguments, url=url)
-    assert (result.returncode, result.stderr) == (0, b"")
-    return result.stdout.decode().splitlines()
-
-
 def test_two_hubs(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -151,13 +145,13 @@ def test_two_hubs(tmp_path: Path) -> None:
         run_hub(tmp_path / "b", "--name", "second", "--peer", f"{first.tcp}?cost=4") as second,
     ):
         until_s = time.monotonic() + PATIENCE_S
-        while sum(len(json.loads(line)["links"]) for line in mesh_printed(second.tcp, "--json")) < 2:
+        while sum(len(json.loads(line)["links"]) for line in printed(second, "mesh", "--json")) < 2:
             assert time.monotonic() < until_s, "the hubs are not linked"
-        rows = {row["name"]: row for row in map(json.loads, mesh_printed(second.tcp, "--json"))}
+        rows = {row["name"]: row for row in map(json.loads, printed(second, "mesh", "--json"))}
         one, other = rows["first"]["hub"], rows["second"]["hub"]
         assert rows["first"]["links"] == {other: 4}
         assert (rows["first"]["own"], rows["second"]["own"]) == (False, True)
-        lines = mesh_printed(second.tcp)
+        lines = printed(second, "mesh")
         assert lines[0].split() == ["hub", "name", "prefixes", "links", "reachable"]
         assert sorted(line.split()[:2] for line in lines[1:3]) == sorted([[one, "first"], [other, "second"]])
         ends = sorted(" ".join(line.split()[4:]) for line in lines[1:3])
@@ -247,24 +241,18 @@ def test_ways() -> None:
     ]
 
 
-def listed(running_hub: RunningHub, *arguments: str) -> str:
-    result = hub("names", *arguments, url=running_hub.tcp)
-    assert (result.returncode, result.stderr) == (0, b"")
-    return result.stdout.decode()
-
-
 def test_names(running_hub: RunningHub) -> None:
     with connect(running_hub.unix) as client, client.claim("b.long.name"), client.claim("a.b", ["x", "y z"]):
-        lines = listed(running_hub).splitlines()
+        lines = printed(running_hub, "names")
         assert [line.split()[0] for line in lines] == ["a.b", "b.long.name"]
         assert lines[0].startswith("a.b          client ")
         assert lines[0].endswith("  x, y z")
-        assert listed(running_hub, "b.") == lines[1] + "\n"
-        (found,) = [json.loads(line) for line in listed(running_hub, "a", "--json").splitlines()]
+        assert printed(running_hub, "names", "b.") == [lines[1]]
+        (found,) = [json.loads(line) for line in printed(running_hub, "names", "a", "--json")]
         assert (found["name"], found["labels"]) == ("a.b", ["x", "y z"])
         assert len(found["hub"]) == 32
-    assert listed(running_hub, "--json") == ""
-    assert listed(running_hub, "b.") == ""
+    assert printed(running_hub, "names", "--json") == []
+    assert printed(running_hub, "names", "b.") == []
 
 
 @pytest.mark.parametrize(

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from peers.client import connect
-from peers.daemon.daemon import Daemon
-from peers.daemon.sources import load
 from tests.cli.programs import PATIENCE_S, started
 
 
 @pytest.fixture
-async def url(tmp_path: Path) -> AsyncIterator[str]:
-    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
-    daemon = Daemon(loaded, "test hub")
-    await daemon.start()
-    async with connect(daemon.endpoints[0].location) as client:
+async def url(journal_url: str) -> str:
+    async with connect(journal_url) as client:
         for number in range(5):
             await client.publish_confirmed("/a", number)
-    yield daemon.endpoints[0].location
-    await daemon.stop()
+    return journal_url
 
 
 async def run(url: str, *arguments: str) -> tuple[int, list[bytes], bytes]:

@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from peers.cli.commands import app
-from tests.cli.programs import HUB, PATIENCE_S, PROJECT, RunningHub, environment, hub, start, wait_subscribed
+from tests.cli.programs import (
+    HUB,
+    PATIENCE_S,
+    PROJECT,
+    RunningHub,
+    environment,
+    hub,
+    interpreted,
+    start,
+    wait_subscribed,
+)
 
 COMMANDS = {
     "help": ["--help"],
@@ -29,14 +39,7 @@ COMMANDS = {
 def test_a_reader_that_has_gone_ends_a_command_quietly(running_hub: RunningHub, name: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    process = subprocess.Popen(
-        [*HUB, *COMMANDS[name]],
-        cwd=PROJECT,
-        env=environment(HUB_URL=running_hub.tcp),
-        stdin=subprocess.PIPE,
-        stdout=writer,
-        stderr=subprocess.PIPE,
-    )
+    process = interpreted(*COMMANDS[name], url=running_hub.tcp, stdin=subprocess.PIPE, stdout=writer)
     os.close(writer)
     _, said = process.communicate(b"1\n2\n", timeout=PATIENCE_S)
     assert b"Traceback" not in said
@@ -158,14 +161,7 @@ def test_a_token_that_cannot_be_said(running_hub: RunningHub) -> None:
 def test_a_full_disk_is_told_in_one_line(running_hub: RunningHub, name: str) -> None:
     with (
         Path("/dev/full").open("wb") as full,
-        subprocess.Popen(
-            [*HUB, *COMMANDS[name]],
-            cwd=PROJECT,
-            env=environment(HUB_URL=running_hub.tcp),
-            stdin=subprocess.PIPE,
-            stdout=full,
-            stderr=subprocess.PIPE,
-        ) as process,
+        interpreted(*COMMANDS[name], url=running_hub.tcp, stdin=subprocess.PIPE, stdout=full) as process,
     ):
         _, said = process.communicate(b"1\n2\n", timeout=PATIENCE_S)
     assert one_line(said) == "standard output cannot be written: No space left on device"

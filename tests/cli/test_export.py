@@ -18,7 +18,7 @@ from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.journal.store import Retention
 from peers.values.conversion import json_of
 from tests.cli.journals import AT_US, commit, complaint, fill, lines, opened, run
-from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment, hub, on_terminal, plain, screen
+from tests.cli.programs import PATIENCE_S, hub, interpreted, on_terminal, plain, screen
 
 
 def test_export_as_json(full: Path) -> None:
@@ -128,7 +128,7 @@ def test_what_is_deleted_meanwhile_is_told(path: Path) -> None:
     store = opened(path)
     fill(store, 20)  # more than is read at once
     store.close()
-    process = _exporting(path)
+    process = interpreted("journal", "export", str(path), stdout=subprocess.PIPE)
     assert process.stdout is not None
     begun = os.read(process.stdout.fileno(), 1)
     store = opened(path, Retention(bytes=1, age_us=1 << 60))
@@ -147,18 +147,8 @@ def test_what_is_deleted_meanwhile_is_told(path: Path) -> None:
     assert process.returncode == 1
 
 
-def _exporting(path: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*HUB, "journal", "export", str(path)],
-        cwd=PROJECT,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
 def test_ctrl_c_ends_behind_a_whole_line(full: Path) -> None:
-    process = _exporting(full)
+    process = interpreted("journal", "export", str(full), stdout=subprocess.PIPE)
     assert process.stdout is not None
     begun = os.read(process.stdout.fileno(), 1)
     process.send_signal(signal.SIGINT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from peers.client.blocking import connect
 from peers.client.values import encode_value
 from peers.values import Count, Set
-from tests.cli.programs import PATIENCE_S, PROJECT, RunningHub, environment_of_shell, hub, run_hub, start
+from tests.cli.programs import PATIENCE_S, PROJECT, RunningHub, hub, run_hub, run_shell, start
 
 
 @pytest.fixture(scope="module")
@@ -170,13 +169,4 @@ def test_examples_of_the_documents(storing: RunningHub, tmp_path: Path, page: st
         text = (PROJECT / "docs" / "command-line.md").read_text()
         (block,) = re.findall(r"^### hub store$.*?^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         block = "".join(f"{line}{' --limit 1' * (' watch ' in line)}\n" for line in block.splitlines())
-    result = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block],
-        cwd=tmp_path,
-        env=environment_of_shell(tmp_path, HUB_URL=storing.tcp),
-        capture_output=True,
-        timeout=PATIENCE_S,
-        check=False,
-        text=True,
-    )
-    assert (result.returncode, result.stderr) == (0, ""), result.stdout
+    run_shell(block, tmp_path, HUB_URL=storing.tcp)

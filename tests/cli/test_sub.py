@@ -9,7 +9,6 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,15 +166,6 @@ def test_what_does_not_go_together(running_hub: RunningHub, arguments: tuple[str
     result = hub("sub", *arguments, url=running_hub.unix)
     assert (result.returncode, result.stdout) == (2, b"")
     assert result.stderr.decode().startswith(f"hub: {says}")
-
-
-@pytest.fixture
-async def journal_url(tmp_path: Path) -> AsyncIterator[str]:
-    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
-    daemon = Daemon(loaded, "test hub")
-    await daemon.start()
-    yield daemon.endpoints[0].location
-    await daemon.stop()
 
 
 @pytest.fixture

@@ -163,30 +163,23 @@ def test_more_handlers_than_lines_are_counted() -> None:
     assert lines[-1].split()[:2] == ["total", "10"]
 
 
-def test_once_prints_one_table(running_hub: RunningHub) -> None:
+def test_one_look_for_people_and_programs(running_hub: RunningHub) -> None:
     subscriber = start("sub", "/top/once", "--name", "watched", url=running_hub.unix)
     wait_subscribed(running_hub.unix, "watched")
-    result = hub("top", "--once", url=running_hub.tcp)
+    shown = hub("top", "--once", url=running_hub.tcp)
+    told = hub("top", "--once", "--json", "--sort", "name", url=running_hub.tcp)
     subscriber.send_signal(signal.SIGINT)
     subscriber.communicate()
-    assert (result.returncode, result.stderr) == (0, b"")
-    (row,) = [line for line in result.stdout.decode().splitlines() if "watched" in line]
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    table = shown.stdout.decode()
+    (row,) = [line for line in table.splitlines() if "watched" in line]
     assert "1: /top/once" in row
-    assert re.search(r"^\S.* subscribers? .*dropped in the last minute", result.stdout.decode(), re.MULTILINE)
     assert "drop-oldest" in row
-    assert "hub top" in result.stdout.decode()
-
-
-def test_a_look_for_programs(running_hub: RunningHub) -> None:
-    subscriber = start("sub", "/top/json", "--name", "told", url=running_hub.unix)
-    wait_subscribed(running_hub.tcp, "told")
-    result = hub("top", "--once", "--json", "--sort", "name", url=running_hub.tcp)
-    subscriber.terminate()
-    subscriber.communicate()
-    (line,) = result.stdout.splitlines()
-    look = msgspec.json.decode(line)
-    (told,) = [one for one in look["handlers"] if one["name"] == "told"]
-    assert (told["sample"], told["dropped_lately"], told["overflow"]) == (["/top/json"], 0, "drop-oldest")
+    assert re.search(r"^\S.* subscribers? .*dropped in the last minute", table, re.MULTILINE)
+    assert "hub top" in table
+    look = msgspec.json.decode(told.stdout)
+    (one,) = [one for one in look["handlers"] if one["name"] == "watched"]
+    assert (one["sample"], one["dropped_lately"], one["overflow"]) == (["/top/once"], 0, "drop-oldest")
     assert look["total"]["in_per_s"] == pytest.approx(sum(one["in_per_s"] for one in look["handlers"]))
     assert "dropped in the last minute" in look["state"]
     assert [one["name"] for one in look["handlers"]] == sorted(one["name"] for one in look["handlers"])

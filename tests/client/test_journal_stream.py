@@ -304,9 +304,6 @@ async def test_bad_arguments(hub: RecordingHub) -> None:
         await stream.close()
 
 
-# Where it stands.
-
-
 # Ends.
 
 

@@ -38,7 +38,9 @@ class Place:
         self.daemon: Daemon
 
     async def start(self) -> None:
-        loaded = load({"listen": [self._listen], "journal": {"path": str(self._path / "journal")}}, {})
+        loaded = load(
+            {"listen": [self._listen], "journal": {"path": str(self._path / "journal"), "topics": ["/a"]}}, {}
+        )
         self.daemon = Daemon(loaded, "test hub")
         await self.daemon.start()
 
@@ -188,40 +190,26 @@ async def test_for_threads(place: Place) -> None:
     assert found == [(number, "/a", number, 1 if number < 4 else 2) for number in range(10)]
 
 
-@pytest.fixture
-async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
-    journal = {"path": str(tmp_path / "hub.db"), "topics": ["/a"]}
-    daemon = Daemon(load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": journal}, {}), "test hub")
-    await daemon.start()
-    yield daemon
-    await daemon.stop()
-
-
-def url_of(daemon: Daemon) -> str:
-    return daemon.endpoints[0].location
-
-
 async def recorded(client: Client) -> list[Any]:
     return [record.value async for record in client.read()]
 
 
-async def test_connections_that_are_lost(daemon: Daemon) -> None:
-    async with connect(url_of(daemon), backoff=FAST) as client:
+async def test_connections_that_are_lost(place: Place) -> None:
+    async with connect(place.url, backoff=FAST) as client:
         writer = client.writer("")
         offsets: list[int | None] = []
         for number in range(0, 60, 3):
             publishing = [asyncio.ensure_future(writer.publish("/a", number + each)) for each in range(3)]
             for _ in range(number):  # so that it is cut at other places each time
                 await asyncio.sleep(0)
-            for connection in list(daemon.server.connections):
-                connection.abort()
+            place.cut()
             offsets += await asyncio.gather(*publishing)
         assert offsets == list(range(60))
         assert await recorded(client) == list(range(60))
 
 
-async def test_a_program_that_begins_anew(daemon: Daemon) -> None:
-    async with connect(url_of(daemon)) as client:
+async def test_a_program_that_begins_anew(place: Place) -> None:
+    async with connect(place.url) as client:
         writer = client.writer("w")
         await writer.publish("/a", 1, sequence=1)
         await asyncio.gather(*(writer.publish("/a", number, sequence=number) for number in (2, 3, 4)))
@@ -232,8 +220,8 @@ async def test_a_program_that_begins_anew(daemon: Daemon) -> None:
         assert await recorded(client) == list(range(1, 8))
 
 
-async def test_what_a_writer_is_refused(daemon: Daemon) -> None:
-    async with connect(url_of(daemon)) as client:
+async def test_what_a_writer_is_refused(place: Place) -> None:
+    async with connect(place.url) as client:
         writer = client.writer("w")
         with pytest.raises(InvalidTopicError):
             await writer.publish("$hub/x", 1)
@@ -290,9 +278,9 @@ async def test_a_client_that_ends() -> None:
         await writer.publish("/a", 1)
 
 
-async def test_a_writer_for_threads(daemon: Daemon) -> None:
+async def test_a_writer_for_threads(place: Place) -> None:
     def work() -> list[Any]:
-        with connect_blocking(url_of(daemon)) as client:
+        with connect_blocking(place.url) as client:
             writer = client.writer("w")
             assert writer.name == "w"
             return [writer.publish("/a", number, sequence=number, timeout_s=10) for number in (1, 2, 3)]

@@ -7,13 +7,11 @@ import signal
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from websockets.frames import Opcode
 
 from hub.errors import CloseCode
-from hub.handlers.counters import HandlerStatistics
 from hub.messages.batch import decode_values
 from hub.quotas import QuotaLimits, Resource, SetLimits
 from hub.settings.settings import JournalSettings, QuotaSettings, Settings
@@ -179,33 +177,6 @@ CERTIFICATES = Path(__file__).parent / "certificates"
 WHOLE_PER_CONNECTION = 64_000
 
 
-class Besieged(NamedTuple):
-    hub: Hub
-    publisher: RawClient
-    quiet: RawClient  # of the other user, who reads
-    own: RawClient  # of the crowd's user; it reads
-
-
-async def besieged(start_hub: StartHub, *, secured: bool, count: int) -> Besieged:
-    whole = count * WHOLE_PER_CONNECTION
-    hub = await start_hub(settings=Settings(quotas=QuotaSettings(queued_bytes=whole)))
-    known = KnownTokens(hub)
-    mallory, alice = known.token("bob"), known.token("alice")
-    if secured:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(CERTIFICATES / "hub.pem", CERTIFICATES / "hub.key")
-        endpoint = await hub.listen_secured(context)
-    for _ in range(count):
-        if secured:
-            await hub.secured_client(endpoint, "/a", token=mallory, receive_bytes=RECEIVE_BYTES, name="crowd")
-        else:
-            await hub.client("/a", token=mallory, receive_bytes=RECEIVE_BYTES, name="crowd")
-    hub.shrink_buffers()
-    own = await hub.client("/a", token=mallory)
-    publisher, quiet = await hub.client(token=alice), await hub.client("/a", token=alice)
-    return Besieged(hub, publisher, quiet, own)
-
-
 def unwritten(hub: Hub, user: str) -> int:
     return sum(
         connection.transport.get_write_buffer_size() + connection.transport.get_extra_info(KEPT_BYTES, 0)
@@ -226,15 +197,25 @@ async def small_values(client: RawClient, count: int) -> AsyncIterator[int]:
                     yield value
 
 
-def crowd(hub: Hub) -> list[HandlerStatistics]:
-    return [handler.statistics() for handler in hub.server.core.handlers.values() if handler.name == "crowd"]
-
-
 @pytest.mark.parametrize("secured", [False, True])
 async def test_many_connections_that_do_not_read(start_hub: StartHub, *, secured: bool) -> None:
     """All that their transports hold is their user's part at most, whatever is published and however often."""
     count = 60
-    hub, publisher, quiet, own = await besieged(start_hub, secured=secured, count=count)
+    hub = await start_hub(settings=Settings(quotas=QuotaSettings(queued_bytes=count * WHOLE_PER_CONNECTION)))
+    known = KnownTokens(hub)
+    mallory, alice = known.token("bob"), known.token("alice")
+    if secured:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(CERTIFICATES / "hub.pem", CERTIFICATES / "hub.key")
+        endpoint = await hub.listen_secured(context)
+    for _ in range(count):
+        if secured:
+            await hub.secured_client(endpoint, "/a", token=mallory, receive_bytes=RECEIVE_BYTES, name="crowd")
+        else:
+            await hub.client("/a", token=mallory, receive_bytes=RECEIVE_BYTES, name="crowd")
+    hub.shrink_buffers()
+    own = await hub.client("/a", token=mallory)
+    publisher, quiet = await hub.client(token=alice), await hub.client("/a", token=alice)
     part = count * WHOLE_PER_CONNECTION // 2
     free = sum(connection.holding.free_bytes for connection in hub.connections)
     assert free < part
@@ -247,7 +228,8 @@ async def test_many_connections_that_do_not_read(start_hub: StartHub, *, secured
     usage = hub.server.core.quotas.statistics()["queued_bytes"]
     assert part // 2 <= usage.held <= part + free
     assert unwritten(hub, "bob") <= part + free
-    assert all(one.queued_messages + one.dropped_messages + one.delivered_messages == 15 for one in crowd(hub))
+    crowd = [one.statistics() for one in hub.server.core.handlers.values() if one.name == "crowd"]
+    assert all(one.queued_messages + one.dropped_messages + one.delivered_messages == 15 for one in crowd)
     assert await quiet.values(15) == [("/a", PAYLOAD)] * 5 + [("/a", number) for number in range(10)]
     assert [one async for one in small_values(own, 10)] == list(range(10))
 
