@@ -45,10 +45,8 @@ def pretty(*messages: Message, width: int | None = None, colour: bool = False) -
         (b"\x00\x01", '"AAE="'),
         (AT, '"2018-03-24T17:15:20.600725Z"'),
         (math.nan, "null"),
-        (math.inf, "null"),
         (2**64 - 1, "18446744073709551615"),
         ({1: "a", 1.5: "b"}, '{"1":"a","1.5":"b"}'),
-        ({None: 1}, '{"null":1}'),
         ({True: 1}, '{"true":1}'),
     ],
 )
@@ -111,8 +109,6 @@ def test_colours_do_not_change_what_is_shown() -> None:
     [
         ("plain äöü 日本", "plain äöü 日本"),
         ("\x1b[31mred", "\\u001b[31mred"),
-        ("\x9b31m", "\\u009b31m"),
-        ("a\u202eb", "a\\u202eb"),
         ("a\u2028b\x7f", "a\\u2028b\\u007f"),
         ("\U000e0001", "\\udb40\\udc01"),
     ],

@@ -150,14 +150,10 @@ def recording(pace: Recorded | None = None) -> Replay:
 @pytest.mark.parametrize(
     ("line", "value"),
     [
-        (b"5", 5),
         (b"-1.5", -1.5),
         (b"null", None),
         (b"true", True),
-        (b'{"a":[1]}', {"a": [1]}),
-        (b'"5"', "5"),
         (b" 5 ", 5),
-        (b"hello", "hello"),
         (b"NaN", "NaN"),
         (b"{a:1}", "{a:1}"),
         (b"5 apples", "5 apples"),

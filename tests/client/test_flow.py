@@ -263,19 +263,6 @@ def values_of(messages: list[Message]) -> list[Any]:
     return [message.value for message in messages]
 
 
-async def test_marks_stand_where_they_belong() -> None:
-    stream = await opened()
-    stream.put(batch(1, 2))
-    stream.put(batch(3))
-    stream.put_gap(5)
-    stream.put_gap(2)
-    stream.put(batch(4))
-    stream.put_break()
-    stream.put(batch(5))
-    seen = [(values_of(await stream.batch()), stream.lost_messages, stream.breaks) for _ in range(3)]
-    assert seen == [([1, 2, 3], 0, 0), ([4], 7, 0), ([5], 7, 1)]
-
-
 async def test_a_mark_alone_wakes_nobody() -> None:
     """A reader is not woken for a loss alone; it learns of it with the next message, or at the end."""
     stream = await opened()

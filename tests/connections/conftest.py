@@ -15,7 +15,16 @@ from tests.loops import pytest_asyncio_loop_factories as both_loops
 
 __all__ = ["forked_readers", "hub", "start_hub", "uncaught"]
 
-ABOVE_LOOPS = {"bridge", "http", "test_door.py", "test_pacing.py", "test_shares.py", "test_turns.py", "websocket"}
+ABOVE_LOOPS = {
+    "bridge",
+    "http",
+    "test_documentation.py",
+    "test_door.py",
+    "test_pacing.py",
+    "test_shares.py",
+    "test_turns.py",
+    "websocket",
+}
 """Folders and files."""
 
 

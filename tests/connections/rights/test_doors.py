@@ -19,6 +19,7 @@ from peers.shm.sharing import Shared, Sharing
 from peers.values import from_msgpack
 from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
+from tests.connections.bridge.conftest import zeek  # noqa: F401 -- a fixture
 from tests.connections.bridge.zeeks import Bridged, Zeek, linked
 from tests.connections.broker.scripted import HIGH, ZeekHub
 from tests.connections.rights.conftest import POLICY, Guarded, recognise
@@ -130,9 +131,9 @@ async def test_who_narrows_sees_what_is_granted(guarded: Guarded, door: Door) ->
 
 
 async def test_what_is_taken_away_from_a_program_for_zeek_ends_it(guarded: Guarded) -> None:
-    zeek = await ZeekClient.subscribed(guarded.hub, "/zeek/dns", lines=("X-Application-Name: alice",))
+    program = await ZeekClient.subscribed(guarded.hub, "/zeek/dns", lines=("X-Application-Name: alice",))
     guarded.core.authority.give_rights(guarded.hub.handler("alice"), POLICY.rights("bob"))
-    _, payload = await zeek.raw.frame()
+    _, payload = await program.raw.frame()
     assert int.from_bytes(payload[:2]) == CloseCode.NOT_ALLOWED
 
 
@@ -211,15 +212,7 @@ async def test_staging(recording: Guarded) -> None:
 # Peers.
 
 
-@pytest.fixture
-async def zeek() -> AsyncIterator[Zeek]:
-    zeek = Zeek()
-    await zeek.start()
-    yield zeek
-    await zeek.crash()
-
-
-async def test_a_zeek_over_its_websocket(hub: Hub, zeek: Zeek) -> None:
+async def test_a_zeek_over_its_websocket(hub: Hub, zeek: Zeek) -> None:  # noqa: F811 -- the fixture
     recognise(hub)
     watcher = Watcher(hub, "")
     async with Bridged(hub, zeek.endpoint):

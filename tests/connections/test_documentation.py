@@ -1,4 +1,4 @@
-"""The examples of docs/http.md run as they stand, with curl; its numbers are those of the settings."""
+"""docs/http.md and docs/websocket.md: examples run as they stand, with curl; conversations take place as written."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.typing import Subprotocol
 
 from hub.settings.settings import HttpSettings, Limits
 from peers.daemon.daemon import Daemon
@@ -17,19 +20,20 @@ from peers.daemon.sources import load
 from peers.websocket.http_content import RANGES_LIMIT
 from tests.hub.fakes import publish
 
-TEXT = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "http.md").read_text()
 LINES = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
 PUBLISHING = [line for line in LINES if "/v1/publish" in line]
 FOLLOWING = [line for line in LINES if "/v1/events" in line]
 
-pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
 
 
 @pytest.fixture
 async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
     listen = ["ws://127.0.0.1:0", f"unix://{tmp_path}/hub.sock"]
-    loaded = load({"listen": listen, "journal": {"path": str(tmp_path / "journal.db")}}, {})
-    daemon = Daemon(loaded, "hub")
+    loaded = load({"listen": listen, "journal": {"path": str(tmp_path / "journal")}}, {})
+    daemon = Daemon(loaded, "hub-1")
     await daemon.start()
     try:
         yield daemon
@@ -51,6 +55,7 @@ def test_there_are_examples() -> None:
     assert len(FOLLOWING) >= 4
 
 
+@needs_curl
 @pytest.mark.parametrize("line", PUBLISHING)
 async def test_publishing(daemon: Daemon, line: str) -> None:
     process = await started(daemon, line)
@@ -68,6 +73,7 @@ async def publish_until(daemon: Daemon, is_enough: asyncio.Event) -> None:
         await asyncio.sleep(0.01)
 
 
+@needs_curl
 @pytest.mark.parametrize("line", FOLLOWING)
 async def test_following(daemon: Daemon, line: str) -> None:
     for _ in range(2):  # what is there already
@@ -95,3 +101,24 @@ def test_numbers() -> None:
     assert (limits.handshake_bytes, limits.handshake_s, limits.frame_bytes) == (64 << 10, 5.0, 16 << 20)
     assert limits.ping_after_s + limits.ping_timeout_s == 30.0
     assert (RANGES_LIMIT, limits.frame_s, limits.frame_bytes_per_s) == (1000, 60.0, 1024)
+
+
+CONVERSATION = re.findall(r"^([<>]) (\{.*\})$", (DOCS / "websocket.md").read_text(), re.MULTILINE)
+VARIES = {"hub", "journal", "software", "epoch", "time_ms"}
+
+
+def compared(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: "" if key in VARIES else compared(inner) for key, inner in value.items()}
+    return [compared(inner) for inner in value] if isinstance(value, list) else value
+
+
+async def test_the_conversation(daemon: Daemon) -> None:
+    assert len(CONVERSATION) >= 7
+    url = f"ws://127.0.0.1:{daemon.endpoints[0].port}/v1/hub"
+    async with connect(url, subprotocols=[Subprotocol("hub.v1.json")]) as socket:
+        for side, text in CONVERSATION:
+            if side == ">":
+                await socket.send(text)
+            else:
+                assert compared(json.loads(await socket.recv())) == compared(json.loads(text))
