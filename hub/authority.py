@@ -196,7 +196,7 @@ class Authority:
             messages = sum([stretch.messages[number] for number in numbers])
             source.published_messages -= messages
             self._reject(source, error, messages)
-        return partial(_nobody_for, refused, handlers_of) if refused else handlers_of
+        return partial(_no_handlers_for, refused, handlers_of) if refused else handlers_of
 
     @staticmethod
     def check(source: Handler, route: Route, batch: Batch) -> None:
@@ -297,5 +297,5 @@ def _not_granted_to(source: Handler, refused: Batch) -> RejectedError:
     return not_granted(cast("Rights", source.rights), source.acts.publishing, topic)
 
 
-def _nobody_for(refused: set[Route], handlers_of: HandlersOf, route: Route) -> tuple[Handler, ...]:
+def _no_handlers_for(refused: set[Route], handlers_of: HandlersOf, route: Route) -> tuple[Handler, ...]:
     return () if route in refused else handlers_of(route)

@@ -35,7 +35,7 @@ class CloseCode(IntEnum):
     TRY_AGAIN_LATER = 1013  # No room at present: reconnect, or repeat the request, with backoff
     OVERFLOW = 4008  # The queue was full, and its policy is `disconnect`
     ALREADY_CONNECTED = 4009  # A second link between the same two hubs
-    THAT_IS_YOURSELF = 4010  # A link of a hub to itself
+    SAME_HUB = 4010  # A link of a hub to itself
     GONE = 4011  # The requested records are not in the journal; the text names the first offset that is
     JOURNAL_FAILED = 4012  # The journal cannot be written or read: full disk, or damage
     NOT_RECOGNISED = 4401  # Credentials are missing, wrong or expired

@@ -7,8 +7,8 @@ hear(link, announcement) ─ newer ──▶ record ─▶ due on every other li
 ```
 
 Each record has the newest announcement that has come; it was sent on every link, or is due there, but not back to the
-link that it came over. A hub whose topics are not known here is announced as such, so that a hub that knows them tells
-all. `OwnNews` announces this hub itself; `Reach` knows which hubs can be reached.
+link that it came over. A hub whose topics are not known here is announced as such, so that a hub that knows them sends
+them. `OwnNews` announces this hub itself; `Reach` knows which hubs can be reached.
 """
 
 from __future__ import annotations

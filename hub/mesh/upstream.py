@@ -9,9 +9,9 @@ hubs believe of the graph: each hub has one upstream in an epoch, which never ch
 gets a first message, as that comes from the origin; and epochs only grow. The graph decides only
 whether messages arrive: see `hub.mesh.mesh`.
 
-Of a hub that is linked here no other hub is believed that it has come to an epoch above `FAR_EPOCH`: it does not come
-there in years, and could not go above that. Where that was believed before it was linked, it is forgotten with the
-first message that the hub brings itself. Of lower ones that hub is told (`ahead`), and goes above those that are a lie.
+Epochs above `FAR_EPOCH` of a hub that is linked here are not accepted from other hubs: no hub reaches them in years.
+One that was accepted before the link is forgotten with the first message from the hub. Lower ones are reported to that
+hub (`ahead`), which goes above forged ones.
 """
 
 from __future__ import annotations

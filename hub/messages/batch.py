@@ -91,14 +91,13 @@ class Batch:
         self.messages = messages
         self.frames_bytes = frames_bytes = len(frames)
         self.size_bytes = frames_bytes + BATCH_OVERHEAD_BYTES
-        # Where it has entered the mesh; None for a batch that goes to no peer hub. The core sets it before it is
-        # offered to anybody.
+        # Where it has entered the mesh; None for a batch that goes to no peer hub. The core sets it before the
+        # batch is offered.
         self.origin: Origin | None = None
         # None until a handler needs another form; from then on each form that was made, by the function that makes
         # it.
         self._forms: dict[Callable[[Batch], Any], Any] | None = None
-        # True once the first frame, a BATCH, is known to hold the values that it says; False as long as nobody has
-        # looked.
+        # True once the first frame, a BATCH, is known to hold the values that it says; False before the check.
         self._is_sound = False
 
     def __repr__(self) -> str:

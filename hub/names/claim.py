@@ -174,7 +174,7 @@ class Claim(NamedTuple):
         return {"name": self.name, "labels": list(self.labels), "owner": self.owner, "hub": self.hub.hex()}
 
     def is_same_to_others(self, other: Claim | None) -> bool:
-        """Return whether subscribers of `$hub/names/` cannot tell the two apart."""
+        """Return whether subscribers of `$hub/names/` see no difference between the two."""
         return other is not None and (self.labels, self.rank, self.owner) == (other.labels, other.rank, other.owner)
 
     def __str__(self) -> str:

@@ -47,7 +47,7 @@ class NamesStatistics:
     appeared_total: int = 0
     refused_total: int = 0  # Claims of clients that were refused
     lost_total: int = 0  # Owners here that lost their name to an earlier claim at a peer hub
-    unheard_total: int = 0  # Names announced by peers that were not taken: they were bad, or too many
+    ignored_total: int = 0  # Names announced by peers that were invalid, or too many
 
 
 class Names:
@@ -239,23 +239,23 @@ class Names:
         Raises:
             RejectedError: Some of it is no name, or there is too much; the text says how much, and why.
         """
-        unheard = 0
+        ignored = 0
         cause: RejectedError | None = None
         for announced in held:
             try:
                 self._hear(far, announced)
             except InvalidNameError as error:
-                unheard, cause = unheard + 1, cause or RejectedError(CloseCode.BAD_DATA, str(error))
+                ignored, cause = ignored + 1, cause or RejectedError(CloseCode.BAD_DATA, str(error))
             except RejectedError as error:
-                unheard, cause = unheard + 1, cause or error
+                ignored, cause = ignored + 1, cause or error
         names = self._names.get(far, {})
         for name in released:
             if name in names:
                 self._forget_name(far, name)
                 self._take_out(far, name)
         if cause is not None:
-            self._counters.unheard_total += unheard
-            raise RejectedError(cause.code, f"{unheard} announced names are not taken: {cause.text}")
+            self._counters.ignored_total += ignored
+            raise RejectedError(cause.code, f"{ignored} announced names are rejected: {cause.text}")
 
     def _hear(self, far: RemoteHub, announced: Announced) -> None:
         name = check_name(announced.name)

@@ -122,7 +122,7 @@ class _Reader:
         place = _joined("users", name)
         self.checked(place, check_user, name)
         if name in RESERVED_USERS:
-            raise self.error(place, f"{name!r} is a name that the hub gives itself; choose another")
+            raise self.error(place, f"{name!r} is a reserved name; choose another")
         held = self._texts(place, value, "roles")
         for number, role in enumerate(held):
             if role not in roles:

@@ -127,16 +127,16 @@ class HubServices:
         target = request.target.decode(errors="replace")
         service = self._services.get(target)
         if service is None:
-            return _fail(reply, request, Status.NO_RESPONDER, "the hub itself serves nothing under this topic")
+            return _fail(reply, request, Status.NO_RESPONDER, "the hub has no service for this topic")
         if service.for_admins and not is_admin(handler):
             return _fail(reply, request, Status.NOT_ALLOWED, f"{target} is for admins")
         if request.requests > VALUES_LIMIT:
-            text = f"{request.requests} values in one frame, the hub itself answers at most {VALUES_LIMIT}"
+            text = f"{request.requests} values in one frame, the hub answers at most {VALUES_LIMIT}"
             return _fail(reply, request, Status.FAILED, text)
         if self._turn != self._scheduler.turns:
             self._left, self._turn = VALUES_LIMIT, self._scheduler.turns
         if request.requests > self._left:
-            return _fail(reply, request, Status.OVERFLOW, "the hub itself was asked too much at once: ask again")
+            return _fail(reply, request, Status.OVERFLOW, "too many requests to the hub at once: retry")
         self._left -= request.requests
         self._scheduler.request()  # a turn that gives a whole share
         return _answer(service.function, handler, request, reply)
@@ -225,7 +225,7 @@ def find_question(questions: Mapping[str, Questions], request: Request) -> tuple
     except ValueError:
         hub = b""
     if found is None or not hub or plain is None or plain.flags:
-        raise RejectedError(CloseCode.BAD_DATA, "the hub itself serves nothing under this topic")
+        raise RejectedError(CloseCode.BAD_DATA, "the hub has no service for this topic")
     return hub, found, plain.values
 
 

@@ -298,7 +298,7 @@ class Requests:
             self._fail(asker, request.first, count, Status.NO_RESPONDER, str(error))
             return
         if responder is None:
-            self._fail(asker, request.first, count, Status.NO_RESPONDER, _nobody_text(request))
+            self._fail(asker, request.first, count, Status.NO_RESPONDER, _no_service_text(request))
             return
         if responder.own is not None:
             responder.own(asker.handler, request, partial(self._reply, asker))
@@ -355,7 +355,7 @@ class Requests:
             text = "the service does not keep up: its queue is full"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
         else:
-            text = f"a request of {request.size_bytes} bytes, the service takes {handler.frame_limit_bytes}"
+            text = f"a request of {request.size_bytes} bytes, the service accepts {handler.frame_limit_bytes}"
             self._fail(asker, request.first, count, Status.TOO_BIG, text)
 
     def _owner(self, asker: Participant, name: bytes) -> Participant | None:
@@ -543,9 +543,8 @@ def _ignore(_: Handler, __: str, ___: int) -> None: ...
 
 
 def _unasked(count: int) -> Refused:
-    return Refused(CloseCode.BAD_DATA, "REPLY: nothing of that kind was asked of you", count)
+    return Refused(CloseCode.BAD_DATA, "REPLY: no pending request has this id", count)
 
 
-def _nobody_text(request: Request) -> str:
-    what = "has this name" if request.flags & FLAG_NAMED else "serves this topic"
-    return f"nobody {what}"
+def _no_service_text(request: Request) -> str:
+    return "no client owns this name" if request.flags & FLAG_NAMED else "no service for this topic"

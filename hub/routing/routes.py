@@ -9,7 +9,7 @@ routing key (bytes 4 .. 8+K of a frame) ──▶ table ──hit──▶ Route
 ```
 
 A `Route` never changes; keys with the same handlers (and sender, and grants for publishing) share one, so that `is`
-tells whether two frames take the same way. A change of a subscription, rule or name forgets only its own keys. A full
+compares the ways of two frames. A change of a subscription, rule or name forgets only its own keys. A full
 table is emptied: a table too small for its traffic is as slow as none, whichever key goes first. Its memory is freed in
 steps. A miss takes about 10 µs, with eight labels 20.
 """
@@ -62,8 +62,8 @@ _WAYS_LIMIT = 256  # For how many origins a route remembers its handlers
 _POLICY_CHARGE_BYTES = 350  # Beside it with a policy: each may have a route of its own, and another domain
 
 
-def nobody(_: str) -> Owner | None:
-    """Stand in for the owners of names where there are none."""
+def no_owner(_: str) -> Owner | None:
+    """Return the owner of a name where there are no names: None."""
     return None
 
 
@@ -170,7 +170,7 @@ class Route:
         """Return whether `source` may publish on this route, as far as its messages have an owner.
 
         A peer hub may: it has asked its own clients. With rights, only under names that it may claim; and it does not
-        tell the changes of a store that is here.
+        publish changes of a store of this hub.
         """
         if not self.is_owned or source is self.source:
             return True
@@ -185,7 +185,7 @@ class _Verdicts:
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
-        # Users whose own name stands in the topic where a grant has it: they are judged by themselves.
+        # Users with their own name in the topic, in the place of a grant: each has a verdict.
         self.names = frozenset(name for level in domain for _, name in level if name is not None)
         # Verdicts: for such users, and for all others with the same roles.
         self.known: dict[User | frozenset[str], bool] = {}
@@ -225,7 +225,7 @@ class Routes:
         limits: RouteLimits = RouteLimits(),  # noqa: B008 -- frozen
         *,
         rules: RuleIndex[Handler | RemoteHub] | None = None,
-        owner_of: Callable[[str], Owner | None] = nobody,
+        owner_of: Callable[[str], Owner | None] = no_owner,
         account: Account | None = None,
         mesh: Mesh[Handler] | None = None,
         unreached: Handler | None = None,
@@ -530,7 +530,8 @@ def _check_flags(key: bytes) -> None:
     kind, flags = key[0], key[1]
     if kind != KIND_MESSAGES or flags & ~_KNOWN_FLAGS & 0xFF:
         raise RejectedError(
-            CloseCode.BAD_DATA, f"flags 0b{flags:08b} of MESSAGES: this version takes BATCH, TAGGED, encodings 0 and 1"
+            CloseCode.BAD_DATA,
+            f"flags 0b{flags:08b} of MESSAGES: this version accepts BATCH, TAGGED, encodings 0 and 1",
         )
 
 

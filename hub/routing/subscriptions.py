@@ -173,23 +173,23 @@ class PrefixSubscriptions:
                 self._add(far, prefix)
                 yield from _steps(prefix)
 
-    def tell(self, handler: Handler, on_filter: OnFilter, everybody: Iterable[Handler | RemoteHub]) -> None:
-        """Call `on_filter` for a leaf, now and with each change; `everybody` as for `of_leaves`."""
-        self.of_leaves(everybody).tell(handler, on_filter)
+    def tell(self, handler: Handler, on_filter: OnFilter, receivers: Iterable[Handler | RemoteHub]) -> None:
+        """Call `on_filter` for a leaf, now and with each change; `receivers` as for `of_leaves`."""
+        self.of_leaves(receivers).tell(handler, on_filter)
 
     def tell_no_more(self, handler: Handler) -> None:
         """Call the callback of a leaf no more, as it has left; no harm to others."""
         self._asked_of_leaves.forget(handler)
 
-    def of_leaves(self, everybody: Iterable[Handler | RemoteHub]) -> Asked:
+    def of_leaves(self, receivers: Iterable[Handler | RemoteHub]) -> Asked:
         """Return the filter for leaves.
 
         Args:
-            everybody: All that have prefixes, also those that are leaving; looked at only the first time.
+            receivers: All with prefixes, also those that are leaving; read only the first time.
         """
         asked = self._asked_of_leaves
         if asked not in self._asked:
-            asked.begin(everybody)
+            asked.begin(receivers)
             self._asked.append(asked)
         return asked
 

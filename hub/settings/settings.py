@@ -226,7 +226,7 @@ class AccessSettings(msgspec.Struct, frozen=True):
     ] = ""
     tokens: Annotated[str, _file("File of hashed tokens, which `hub token` writes."), LIVE] = ""
     admin_token: Annotated[
-        str, _file("File of the admin's token, created if missing; empty: only if strangers could connect."), LIVE
+        str, _file("File of the admin's token, created if missing; empty: only if other machines could connect."), LIVE
     ] = ""
     anonymous: Annotated[
         str, _text(_NAME_BYTES, "Role of clients without credentials; empty: refused.", _ROLE), LIVE

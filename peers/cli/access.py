@@ -88,7 +88,7 @@ def new(
     for name in (user, *roles):
         check_user(name)
     if user in RESERVED_USERS:
-        raise FlagError(f"{user!r} is a name that the hub gives itself; choose another")
+        raise FlagError(f"{user!r} is a reserved name; choose another")
     if len(label) > LABEL_CHARACTERS or not label.isprintable():
         raise FlagError(f"--label {printable(label)}: give at most {LABEL_CHARACTERS} characters that print")
     now = datetime.now(UTC).replace(microsecond=0)

@@ -314,7 +314,7 @@ class Client:
             raise UsageError("epoch: it belongs to an offset; give from_offset as well")
         if from_offset is None and from_time is None and not recorded:
             if hub:
-                raise UsageError("hub: what is live comes from the whole mesh; give from_offset or from_time as well")
+                raise UsageError("hub: live messages come from the whole mesh; give from_offset or from_time as well")
             return self._live_stream(wanted, buffer_bytes)
         if (from_offset is not None and from_time is not None) or min(from_offset or 0, epoch) < 0:
             raise UsageError("from_offset and epoch, which are 0 or more, and from_time exclude each other")

@@ -167,7 +167,7 @@ class Remote:
         if error.errno == errno.ENOENT:
             return f"there is no socket {endpoint.path}: start it with `hub run --listen {place}`"
         if error.errno in {errno.EACCES, errno.EPERM}:
-            return f"{place}: no permission to connect; the socket's owner and mode decide who may"
+            return f"{place}: no permission to connect: see owner and mode of the socket"
         return f"cannot connect to {place}: {error}; {start}"
 
 
@@ -492,7 +492,7 @@ class Exchange:
             part = self.services if notice.request in SERVICES else self.subscriptions
             error = part.answer(notice)
             if error is not None and self.connection is not None:
-                text = f"the hub now refuses what it had granted before: {error.text}"
+                text = f"the hub now rejects what it accepted before: {error.text}"
                 self.connection.leave(Ending(error.code, text))
         elif notice.kind == "error":
             self.reports.reject(RejectedError(notice.code, notice.text), max(1, notice.count))

@@ -60,7 +60,9 @@ _LEAST_BYTES = 16 * 1024
 
 _NUMBER_BYTES = 8
 
-_LOST = "records before offset {start} were lost when the hub lost power; what has their offsets now begins at {end}"
+_LOST = (
+    "records before offset {start} were lost when the hub lost power; records that reuse these offsets begin at {end}"
+)
 
 _log = logging.getLogger("peers.client")
 

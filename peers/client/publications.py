@@ -120,7 +120,7 @@ class Publications:
     def check_size(self, topic: Target, size_bytes: int) -> None:
         """Check whether a value fits into the hub's frames, and alone into this buffer. Thread-safe."""
         if size_bytes > self._frame_limit:
-            text = f"a value of {size_bytes} bytes, the hub takes at most {self._frame_limit} bytes"
+            text = f"a value of {size_bytes} bytes, the hub accepts at most {self._frame_limit} bytes"
             raise RejectedError(CloseCode.TOO_BIG, text)
         if size_bytes + _overhead_bytes(checked_head(topic)) > self.limit_bytes:
             text = f"a value of {size_bytes} bytes, this client's buffer_bytes are {self.limit_bytes}"
@@ -184,7 +184,7 @@ class Publications:
             lost += piece
             gone, receipts = receipts[:piece], receipts[piece:]
             for receipt in gone:
-                _settle(receipt, RejectedError(CloseCode.TOO_BIG, "the value is larger than what this hub takes"))
+                _settle(receipt, RejectedError(CloseCode.TOO_BIG, "the value is larger than this hub accepts"))
         return lost
 
     def clear(self, error: HubError) -> int:
@@ -307,7 +307,7 @@ class Publishing:
                 while self._connection is not None and not self._sent:
                     await self._progress.wait()
         except TimeoutError:
-            _log.warning("closing although the hub does not read: what was written last may not reach it")
+            _log.warning("closing although the hub does not read: the last messages may be lost")
 
     def write(self) -> None:
         """Send frames, as long as the operating system takes them."""
@@ -328,7 +328,7 @@ class Publishing:
     def connected(self, connection: Connection, hello: Hello) -> None:
         too_large = self.publications.fit(hello.frame)
         if too_large:
-            text = f"{too_large} values that waited are larger than the {hello.frame} bytes that this hub takes"
+            text = f"{too_large} values that waited are larger than the {hello.frame} bytes that this hub accepts"
             self._on_refused(RejectedError(CloseCode.TOO_BIG, text), too_large)
         self._connection = connection
         self.write()

@@ -401,7 +401,7 @@ class Requests:
 
     def _begin(self, target: str, size: int, timeout_s: float, *, named: bool) -> Block:
         if size + _HEAD_BYTES > self._frame_limit:
-            text = f"a value of {size} bytes, the hub takes at most {self._frame_limit - _HEAD_BYTES} bytes"
+            text = f"a value of {size} bytes, the hub accepts at most {self._frame_limit - _HEAD_BYTES} bytes"
             raise RequestTooBigError(Status.TOO_BIG, text)
         block = self._block(target, timeout_s, named=named)
         full = self._open.pop(target, None)
@@ -431,7 +431,9 @@ class Requests:
             return [(packed, len(values))]
         if len(values) == 1:
             if len(packed) > self._frame_limit - _HEAD_BYTES:
-                text = f"a value of {len(packed)} bytes, the hub takes at most {self._frame_limit - _HEAD_BYTES} bytes"
+                text = (
+                    f"a value of {len(packed)} bytes, the hub accepts at most {self._frame_limit - _HEAD_BYTES} bytes"
+                )
                 raise RequestTooBigError(Status.TOO_BIG, text)
             return [(packed, 1)]
         half = len(values) // 2
@@ -464,7 +466,7 @@ class Requests:
             block.fail(_timed_out)
             return 0
         if size + _HEAD_BYTES > self._frame_limit:
-            text = f"{size} bytes of requests that waited are more than this hub takes at once"
+            text = f"{size} bytes of requests that waited are more than this hub accepts at once"
             block.fail(lambda: RequestTooBigError(Status.TOO_BIG, text))
             return 0
         flags, values = block.flags, joined(block.packed)

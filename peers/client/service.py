@@ -62,7 +62,7 @@ class Replies:
             return
         if len(values) == 1:
             limit = self.frame_limit_bytes - _HEAD_BYTES
-            raise InvalidValueError(f"the reply has {len(packed)} bytes, the hub takes at most {limit}")
+            raise InvalidValueError(f"the reply has {len(packed)} bytes, the hub accepts at most {limit}")
         before = len(self._answers)
         half = len(values) // 2
         try:

@@ -370,7 +370,9 @@ class Subscriptions:
         wanted = list(dict.fromkeys(_checked(want) for want in wants))
         size = _REQUEST_OVERHEAD_BYTES + sum(map(_size_of, wanted))
         if size > self._frame_limit:
-            text = f"{len(wanted)} prefixes take {size} bytes, the hub takes {self._frame_limit}; subscribe in portions"
+            text = (
+                f"{len(wanted)} prefixes take {size} bytes, the hub accepts {self._frame_limit}; subscribe in portions"
+            )
             raise RejectedError(CloseCode.TOO_BIG, text)
         claims: list[Claim] = []
         new: list[Claim] = []

@@ -76,7 +76,7 @@ def _value_in(flags: int, body: bytes) -> Any:
     if flags == FLAG_SHARED:
         return _view_in(body)
     if flags == BROKER_FLAGS | FLAG_BATCH:
-        raise ValueError("several of them in one frame cannot be told apart")
+        raise ValueError("several of them in one frame cannot be separated")
     if flags != BROKER_FLAGS:
         raise ValueError(f"encoding {flags >> 1 & 0b11} is not read by this version")
     from peers.values import decode  # noqa: PLC0415 -- rarely needed

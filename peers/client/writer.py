@@ -94,7 +94,7 @@ class Writer:
     def _check_size(self, frame: bytes) -> None:
         hello = self._hub()
         if hello is not None and len(frame) + _HEAD_BYTES > hello.frame:
-            text = f"a message of {len(frame)} bytes, the hub takes {hello.frame - _HEAD_BYTES} from a writer"
+            text = f"a message of {len(frame)} bytes, the hub accepts {hello.frame - _HEAD_BYTES} from a writer"
             raise RejectedError(CloseCode.TOO_BIG, text)
 
     async def _bring(self) -> None:

@@ -446,7 +446,9 @@ class Commands:
         elif (share := handler.share) is not None and not handler.has_room(len(outcome)):
             self._reject_later(share[Resource.QUEUED_BYTES].rejection(len(outcome)), request)
         elif len(outcome) - HEADER_BYTES > limit:
-            text = f"RECORDS of {len(outcome)} bytes with one record, the far side takes {limit}: take larger frames"
+            text = (
+                f"RECORDS of {len(outcome)} bytes with one record, the other side accepts {limit}: take larger frames"
+            )
             self._reject_later(RejectedError(CloseCode.TOO_BIG, text), request)
         else:
             self._far.send_records(outcome, request)

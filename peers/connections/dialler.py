@@ -34,7 +34,7 @@ from peers.transport.transport import end_all
 
 CONNECT_TIMEOUT_S = 5.0
 
-_REFUSALS = (f"({int(CloseCode.THAT_IS_YOURSELF)})", f"({int(CloseCode.ALREADY_CONNECTED)})")
+_REFUSALS = (f"({int(CloseCode.SAME_HUB)})", f"({int(CloseCode.ALREADY_CONNECTED)})")
 
 
 class Dialler:

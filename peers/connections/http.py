@@ -528,7 +528,7 @@ class HttpConversation(ClientConversation):
             return
         content = content_of(", ".join(headers.get_all("Content-Type")), self._server.settings.limits.frame_bytes)
         if content is None or headers.get_all("Content-Encoding"):
-            text = f"Content-Type: one of {TYPES} is taken, as it is"
+            text = f"Content-Type: one of {TYPES} is accepted, uncompressed"
             self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, CloseCode.WRONG_KIND, text)
             return
         refused = self.session.receive(head, content)

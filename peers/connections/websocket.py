@@ -360,7 +360,7 @@ class HubClient(WebSocketConversation):
                 journal=server.journal.id.hex() or UNSET,
                 until=UNSET if left_s == math.inf else max(0.0, left_s),
                 user=user or UNSET,
-                strangers=server.access.anonymous or UNSET,
+                anonymous=server.access.anonymous or UNSET,
             )
         )
 

@@ -370,7 +370,7 @@ class Daemon:
         role = self.server.access.anonymous
         for endpoint in self.endpoints:
             if role and self.part is not Part.WORKER and reaches_strangers(endpoint, self.server.settings):
-                self._log.warning("strangers are let in", on=endpoint.location, role=role)
+                self._log.warning("clients without credentials are admitted", on=endpoint.location, role=role)
 
     def _queue(self, endpoint: Endpoint) -> QueueLimits:
         return endpoint.queue.applied_to(self.server.settings.queue)

@@ -89,7 +89,7 @@ class Links:
         hub.
         """
         if hub_id == self._own_id:
-            raise RejectedError(CloseCode.THAT_IS_YOURSELF, "that is yourself: a hub does not peer with itself")
+            raise RejectedError(CloseCode.SAME_HUB, "a hub does not peer with itself")
         older = self._links.get(hub_id)
         if older is None:
             self._links[hub_id] = link

@@ -296,8 +296,8 @@ class Server(Outside):
     def tell_surplus(self, hub: bytes, name: str, prefixes: int) -> None:
         if self.lines.add("surplus", self.loop.time()):
             self.log.warning(
-                "another hub wants more than is kept here, and is sent everything: see limits.prefixes_per_peer"
-                " and mesh.prefixes",
+                "another hub has more prefixes than are kept here, and receives everything:"
+                " see limits.prefixes_per_peer and mesh.prefixes",
                 hub=hub.hex(),
                 name=name,
                 left_out=prefixes,

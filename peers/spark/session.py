@@ -297,7 +297,7 @@ def _log_of_failures() -> Iterator[IO[bytes]]:
                 raise KeyboardInterrupt from error
             keep = True
             said = str(error) if isinstance(error, JobFailedError) else cause_of(error)
-            raise JobFailedError(f"{said} (what Spark said is in {log.name})") from error
+            raise JobFailedError(f"{said} (Spark's output is in {log.name})") from error
         finally:
             if not keep:
                 Path(log.name).unlink()
@@ -383,7 +383,7 @@ def check_java(environment: Mapping[str, str] = os.environ) -> int:
         raise SparkUnavailableError(text) from error
     found = java_version(done.stderr)
     if found < _JAVA_LEAST:
-        shown = f"is Java {found}" if found else "is of no version that it would tell"
+        shown = f"is Java {found}" if found else "has an unknown version"
         raise SparkUnavailableError(f"Spark needs Java {_JAVA_LEAST} or newer, {java} {shown}: {_REMEDY}")
     return found
 

@@ -141,7 +141,7 @@ def explained(error: OSError, host: str) -> str:
     if error.reason in NO_TLS:
         return "it does not speak TLS: is that a tcp:// or ws:// port?"
     if error.reason in _WANTS_CERTIFICATE:
-        return "it takes no client without a certificate of its authority: give certificate and key"
+        return "it requires a client certificate of its authority: give certificate and key"
     return f"TLS: {str(error.reason or error).lower().replace('_', ' ')}"
 
 
@@ -155,4 +155,4 @@ def _explained_certificate(error: ssl.SSLCertVerificationError, host: str) -> st
         return f"its certificate is not for {host}: dial it by a name that the certificate has"
     if code in _UNKNOWN_ISSUER:
         return "no known authority vouches for its certificate: give the authority's file as ca"
-    return f"its certificate is not taken: {error.verify_message}"
+    return f"its certificate is not accepted: {error.verify_message}"

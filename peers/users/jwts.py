@@ -169,7 +169,7 @@ def _user(value: object, name: str) -> str:
     except UsageError as error:
         raise _refusal(f"a claim {name!r} that cannot be the name of a user") from error
     if value in RESERVED_USERS:
-        raise _refusal(f"a claim {name!r} that is a name which the hub gives itself")
+        raise _refusal(f"a claim {name!r} that is a reserved name")
     return value
 
 
@@ -241,7 +241,7 @@ def _algorithm(key: object, source: str, place: str) -> str:
                 raise ConfigError(source, place, reason)
             return "HS256"
         case _:
-            raise ConfigError(source, place, "a kind of key that is not taken; there are RSA, EC on P-256, Ed25519")
+            raise ConfigError(source, place, "an unsupported kind of key; supported are RSA, EC on P-256, Ed25519")
 
 
 def _jwks(tree: object, source: str) -> list[Key]:

@@ -141,7 +141,7 @@ def _token(line: bytes, source: str, place: str) -> Token:
         told = str(error) if str(error).isprintable() else printable(str(error))
         raise ConfigError(source, place, f"no token: {told}") from error
     if token.user in RESERVED_USERS:
-        raise ConfigError(source, place, f"{printable(token.user)} is a name that the hub gives itself")
+        raise ConfigError(source, place, f"{printable(token.user)} is a reserved name")
     if not token.label.isprintable():
         raise ConfigError(source, place, "a label with characters that do not print")
     return token

@@ -276,7 +276,7 @@ class Publishing:
         self._last = 0
         self._pending: dict[int, tuple[int, int]] = {}  # unanswered frame → first line, messages
         self._offsets: list[list[int]] = []  # first offset and number of messages of each range that is recorded
-        self._untold = 0  # messages that are recorded in further ranges
+        self._unlisted = 0  # messages that are recorded in further ranges
         self._refusal: tuple[int, str, int] | None = None  # code, text and line of the first rejection
         self.is_done = False
         self.messages = 0  # messages that were published, and recorded where that was asked for
@@ -320,7 +320,7 @@ class Publishing:
         elif len(ranges) < RANGES_LIMIT:
             ranges.append([offset, messages])
         else:
-            self._untold += messages
+            self._unlisted += messages
 
     # The answer.
 
@@ -328,8 +328,8 @@ class Publishing:
         told: dict[str, Any] = {"messages": self.messages}
         if self._target.confirm:
             told["offsets"] = self._offsets
-            if self._untold:
-                told["untold"] = self._untold
+            if self._unlisted:
+                told["unlisted"] = self._unlisted
         if self._refusal is None:
             return HTTPStatus.OK, json_body(told)
         code, text, line = self._refusal
@@ -466,7 +466,7 @@ def _values(query: str, known: set[str]) -> dict[str, list[str]]:
 def _one(values: _Values, name: str) -> str:
     found = values.get(name, [""])
     if len(found) > 1:
-        raise _refused(f"{name} stands there {len(found)} times")
+        raise _refused(f"{name} appears {len(found)} times")
     return found[0]
 
 

@@ -120,7 +120,7 @@ def _length(request: Request, lengths: list[bytes], codings: list[bytes]) -> int
         if request.protocol != "HTTP/1.1":
             raise _bad("Transfer-Encoding needs HTTP/1.1")
         if len(codings) > 1 or codings[0].lower() != b"chunked":
-            raise BadRequestError(HTTPStatus.NOT_IMPLEMENTED, "Transfer-Encoding: only `chunked` is taken")
+            raise BadRequestError(HTTPStatus.NOT_IMPLEMENTED, "Transfer-Encoding: only `chunked` is accepted")
         return None
     if not lengths:
         return 0

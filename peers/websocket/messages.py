@@ -159,7 +159,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     journal: str | msgspec.UnsetType = msgspec.UNSET  # the id of the hub's journal, if it has one
     until: float | msgspec.UnsetType = msgspec.UNSET  # proof's seconds; left out: for ever
     user: str | msgspec.UnsetType = msgspec.UNSET  # left out where it is unknown
-    strangers: str | msgspec.UnsetType = msgspec.UNSET  # role of clients without a token
+    anonymous: str | msgspec.UnsetType = msgspec.UNSET  # role of clients without a token
 
 
 class Confirmed(msgspec.Struct, frozen=True, tag="confirmed", omit_defaults=True):

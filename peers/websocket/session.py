@@ -358,7 +358,7 @@ class Session(PieceSession):
     def _decode(self, payload: bytes) -> ClientMessage:
         message = self.codec.decode(payload)
         if isinstance(message, Hello) and not self._is_first:
-            raise RefusedError(CloseCode.NOT_ALLOWED, "hello is taken as the first message only")
+            raise RefusedError(CloseCode.NOT_ALLOWED, "hello must be the first message")
         self._is_first = False
         return message
 

@@ -177,7 +177,7 @@ def test_mistakes_of_token(tmp_path: Path) -> None:
         (("new", "alice", "--role", "no"), SET | policy, 2, "--role no: there is no such role in policy.toml"),
         (("new", "alice", "--role", "a/b"), SET, 2, "'a/b' is not a valid name of a user or role"),
         (("new", "a/b"), SET, 2, "'a/b' is not a valid name of a user"),
-        (("new", "local", "--role", "admin"), SET, 2, "'local' is a name that the hub gives itself"),
+        (("new", "local", "--role", "admin"), SET, 2, "'local' is a reserved name"),
         (("new", "alice", "--label", "x" * 65), SET, 2, "--label "),
         (("new", "alice", "--expires", "soon"), SET, 2, "--expires 'soon': give a number with s, m, h, d or w"),
         (("new",), SET, 2, "USER is missing"),

@@ -80,11 +80,11 @@ def test_a_command_fails(running_hub: RunningHub) -> None:
 
 
 def test_what_is_not_answered(running_hub: RunningHub) -> None:
-    assert ask(running_hub, "/cli/nobody", "1") == (1, "", "hub: /cli/nobody: nobody serves this topic\n")
+    assert ask(running_hub, "/cli/nobody", "1") == (1, "", "hub: /cli/nobody: no service for this topic\n")
     assert ask(running_hub, "org.example.Nobody", "1", "--service") == (
         1,
         "",
-        "hub: org.example.Nobody: nobody has this name\n",
+        "hub: org.example.Nobody: no client owns this name\n",
     )
     with serving(running_hub, "/cli/slow", "--exec", "exec sleep 60"):
         code, out, complaint = ask(running_hub, "/cli/slow", "1", "--timeout", "0.05")
@@ -103,8 +103,8 @@ def test_each_line_that_is_not_answered_is_named(running_hub: RunningHub) -> Non
     done = hub("request", "/cli/nobody", "-", url=running_hub.tcp, stdin=b"1\n\n2\n")
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.decode().splitlines() == [
-        "hub request: line 1: /cli/nobody: nobody serves this topic",
-        "hub request: line 3: /cli/nobody: nobody serves this topic",
+        "hub request: line 1: /cli/nobody: no service for this topic",
+        "hub request: line 3: /cli/nobody: no service for this topic",
     ]
 
 

@@ -142,7 +142,7 @@ def test_refused_later(hubs: HubThread) -> None:
     hub = hubs.start(settings=settings_of(frame_bytes=8 * 1024, prefixes_per_client=1))
     rejected: list[Exception] = []
     with connect(hub.url, on_rejected=rejected.append) as client, client.subscribe("/a") as messages:
-        with pytest.raises(RejectedError, match="the hub takes at most 8192"):
+        with pytest.raises(RejectedError, match="the hub accepts at most 8192"):
             client.publish("/a", bytes(10_000))
         client._thread.put("/a", b"x" * 10_000, None)  # as if the hub had taken more a moment ago
         client.publish("/a", "small")
@@ -150,7 +150,7 @@ def test_refused_later(hubs: HubThread) -> None:
         assert client.statistics().rejected_messages == 1
         with pytest.raises(RejectedError), client.subscribe("/b"):
             pass
-    assert "the hub takes at most 8192" in str(rejected[0])
+    assert "the hub accepts at most 8192" in str(rejected[0])
 
 
 def test_nothing_listens(hubs: HubThread, hub: Hub) -> None:

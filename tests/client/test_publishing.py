@@ -51,7 +51,7 @@ async def test_too_large_for_the_hub(start_hub: StartHub, listen_url: str) -> No
     """What the hub would end the connection for is refused by the call; the limit is the connected hub's own."""
     hub = await start_hub(listen_url, settings=settings_of(frame_bytes=16 * 1024))
     async with connect(hub.url) as client, client.subscribe("/a") as messages:
-        with pytest.raises(RejectedError, match="the hub takes at most") as caught:
+        with pytest.raises(RejectedError, match="the hub accepts at most") as caught:
             client.publish_nowait("/a", bytes(16 * 1024))
         assert caught.value.code == CloseCode.TOO_BIG
         for number in range(100):

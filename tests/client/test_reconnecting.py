@@ -63,7 +63,7 @@ async def test_refused_when_coming_back(start_hub: StartHub, hub: Hub) -> None:
         await hub.stop()
         await told.disconnected.get()
         await start_hub(hub.endpoint, settings=settings_of(prefixes_per_client=1))
-        with pytest.raises(RejectedError, match="refuses what it had granted before: 2 prefixes"):
+        with pytest.raises(RejectedError, match="rejects what it accepted before: 2 prefixes"):
             await messages.batch()
         with pytest.raises(RejectedError):
             await client.wait_closed()

@@ -112,7 +112,7 @@ def test_another_encoding() -> None:
     assert messages == []
     assert [each.messages for each in bad] == [2, 2]
     assert bad[0].reason == "encoding 2 is not read by this version"
-    assert bad[1].reason == "not a Zeek value: several of them in one frame cannot be told apart"
+    assert bad[1].reason == "not a Zeek value: several of them in one frame cannot be separated"
 
 
 def test_what_has_no_form() -> None:

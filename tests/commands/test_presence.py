@@ -168,8 +168,8 @@ async def test_a_renewal(place: Place) -> None:
     place.hub.later(80.0)
     code, text = await client.end()
     assert code == CloseCode.NOT_RECOGNISED
-    assert "has ended" in text
-    assert "fresh token" in text
+    assert "have expired" in text
+    assert "new token" in text
 
 
 async def too_long(client: Any, token: str) -> tuple[int, str]:

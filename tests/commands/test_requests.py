@@ -53,10 +53,10 @@ async def test_a_batch_and_a_failure(place: Place) -> None:
 @pytest.mark.parametrize(
     ("target", "count", "text"),
     [
-        ({"topic": "/a"}, 2, "nobody serves this topic"),
+        ({"topic": "/a"}, 2, "no service for this topic"),
         ({"topic": "/\n"}, 1, "control character"),
-        ({"topic": "$hub/nothing"}, 1, "hub itself"),
-        ({"service": "org.example.Nobody"}, 1, "nobody has this name"),
+        ({"topic": "$hub/nothing"}, 1, "the hub has no service"),
+        ({"service": "org.example.Nobody"}, 1, "no client owns this name"),
     ],
     ids=str,
 )
@@ -129,12 +129,12 @@ async def test_replies_that_nobody_waits_for(place: Place) -> None:
     await asker.say("request", request=5, topic="/a", value=1)
     number = (await service.hear())["request"]
     await stranger.say("reply", request=number, value="mine")
-    assert "nothing of that kind was asked" in (await stranger.hear())["text"]
+    assert "no pending request has this id" in (await stranger.hear())["text"]
     await service.say("reply", request=number, value="yours")
     await service.say("reply", request=77, value=1)
     await service.say("reply", request=number, status=4, text="a status that is the hub's")
     assert (await asker.hear())["value"] == "yours"
-    assert "nothing of that kind" in (await service.hear())["text"]
+    assert "no pending request" in (await service.hear())["text"]
     assert "status 4" in (await service.hear())["text"]
 
 

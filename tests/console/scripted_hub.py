@@ -44,7 +44,7 @@ class ScriptedHub:
         answers_pings: Whether `ping` is answered.
         refused_connections: So many further connections are answered by HTTP 503, and files until then.
         until: How many seconds it says that what was shown holds; None for good.
-        strangers: The role in which it lets in those who show nothing; empty: it says nothing of that.
+        anonymous: The role in which it lets in those who show nothing; empty: it says nothing of that.
         name: What it is called.
         closes_hello: Code and text with which every `hello` is closed; None where it is answered.
         frame_bytes: The largest message it says it takes.
@@ -60,7 +60,7 @@ class ScriptedHub:
         self.answers_pings = True
         self.refused_connections = 0
         self.until: float | None = None
-        self.strangers = ""
+        self.anonymous = ""
         self.name = "scripted"
         self.closes_hello: tuple[int, str] | None = None
         self.frame_bytes = 16 * 1024 * 1024
@@ -190,7 +190,7 @@ class ScriptedHub:
             "queue": QUEUE | (wished or {}),
             "frame": self.frame_bytes,
             **({} if self.until is None else {"until": self.until}),
-            **({"strangers": self.strangers} if self.strangers else {}),
+            **({"anonymous": self.anonymous} if self.anonymous else {}),
         }
 
     async def _obey(self, connection: ServerConnection, message: dict[str, Any]) -> None:  # noqa: C901 -- one case a type

@@ -267,7 +267,7 @@ async def test_no_token(node: Node, hub: ScriptedHub) -> None:
 
 async def test_no_token_for_a_hub_with_users(node: Node, hub: ScriptedHub) -> None:
     """A stranger says hello all the same: what stands before it must be small, and subscriptions may be many."""
-    hub.strangers = "reader"
+    hub.anonymous = "reader"
     await node.evaluate("start({}).subscribe('/a', collect); await client.ready()")
     await hub.wait_received("subscribe")  # it may still be on its way: the hub answers the hello first
     assert [message["type"] for _, message in hub.received][:2] == ["hello", "subscribe"]

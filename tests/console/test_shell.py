@@ -67,14 +67,14 @@ async def test_strangers_are_told_of(browser: Browser, admin_file: AdminToken, t
         async with browser.reuse_tab(f"{hub.page_url}#/messages?prefix=/a") as page:
             await wait_messages(page)
             told = "This hub accepts clients without a token, with the role reader"
-            assert await text(page, "strangers") == f"{told}; you are one of them."
+            assert await text(page, "anonymous") == f"{told}; you are one of them."
             assert (await text(page, "user"), await text(page, "sign")) == ("anonymous", "Sign in")
             assert await page.evaluate("return document.getElementById('publish')") is None, "he could not publish"
             assert await entries(page) == ["Topics", "Messages"]
             await page.load_by("location.hash = token", token=f"#token={admin_file.secret()}")
             await wait_shown(page, "document.getElementById('user').textContent === 'admin'")
             await wait_view(page, "overview")
-            assert await text(page, "strangers") == f"{told}."
+            assert await text(page, "anonymous") == f"{told}."
             assert await page.evaluate("return location.hash") == ""
 
 

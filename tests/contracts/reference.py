@@ -163,7 +163,7 @@ def parameters(command: App) -> Iterator[tuple[str, str, str]]:
 
 GROUPS = {
     "Connections and TLS": "connections|tls|drain",
-    "Users and quotas": "strangers|users|policy|quota",
+    "Users and quotas": "anonymous|users|policy|quota",
     "Messages and handlers": "handlers|queue|queued|received|read|messages|delivered|refused_for",
     "Routing": "subscriptions|filter|rules|route|routes",
     "Memory and log": "memory|log",
@@ -173,7 +173,7 @@ GROUPS = {
     "Mesh": "mesh",
     "Zeek": "zeek",
     "Stores": "store|stores",
-    "Journals and consumers of other hubs": "far|marks",
+    "Journals and consumers of other hubs": "remote|marks",
 }
 OF_A_JOURNAL = "Journal and consumers"
 OF_A_TIER = "Journal tier"

@@ -63,9 +63,9 @@ async def test_open_listeners_are_told(start_daemon: StartDaemon, tmp_path: Path
     listen = ["tcp://0.0.0.0:0", "ws://[::1]:0", "tcp://127.0.0.1:0", f"unix://{tmp_path}/hub.sock"]
     with structlog.testing.capture_logs() as lines:
         daemon = await start_daemon(*listen, access={"anonymous": "reader"})
-    told = [(line["on"], line["role"]) for line in lines if line["event"] == "strangers are let in"]
+    told = [(line["on"], line["role"]) for line in lines if line["event"] == "clients without credentials are admitted"]
     assert told == [(daemon.endpoints[0].location, "reader")]
-    assert b'hub_strangers{role="reader"} 1.0' in exposition(daemon.server)
+    assert b'hub_anonymous_admitted{role="reader"} 1.0' in exposition(daemon.server)
     assert socket.gethostname().lower() in daemon.server.host_names
 
 

@@ -198,19 +198,19 @@ def test_bad_announcements(hub: Hub) -> None:
     link = far.links[hub].handler
     bad = [Announced("bad", (), 1, 1), Announced("a.b", ("ok",), 1, 1), Announced("a.c", ("",), 1, 1)]
     with pytest.raises(
-        RejectedError, match=r"^2 announced names are not taken: name 'bad' is not a valid name"
+        RejectedError, match=r"^2 announced names are rejected: name 'bad' is not a valid name"
     ) as caught:
         hub.names.hear(link, bad, ["never.announced"])
     assert caught.value.code == CloseCode.BAD_DATA
     assert list(hub.known) == ["a.b"]
-    assert hub.names.statistics().unheard_total == 2
+    assert hub.names.statistics().ignored_total == 2
 
 
 def test_too_many_announcements() -> None:
     hub, far = Hub(1, NameLimits(total=2)), Hub(2)
     hub.connect(far)
     hub.client().claim("a.a")
-    with pytest.raises(RejectedError, match="1 announced names are not taken: 2 names are known, which is the limit"):
+    with pytest.raises(RejectedError, match="1 announced names are rejected: 2 names are known, which is the limit"):
         hub.names.hear(far.links[hub].handler, [Announced(f"b.{n}", (), 1, 1) for n in "ab"], [])
     assert list(hub.known) == ["a.a", "b.a"]
 

@@ -249,7 +249,7 @@ REFUSED = [
     ({"name": "c", "terms": {"prefixes": ["\x00"]}}, "control character"),
     ({"name": "c", "terms": {"prefixes": ["/"], "dead_letters": "$hub/x"}}, "hub's own"),
     ({"name": "c", "terms": {"prefixes": ["/"], "dead_letters": "$store/s/changes/x"}}, "hub's own"),
-    ({"name": "c", "terms": {"prefixes": ["/"], "dead_letters": "/dead"}}, "would get them itself"),
+    ({"name": "c", "terms": {"prefixes": ["/"], "dead_letters": "/dead"}}, "would receive them"),
     (5, "expected a map like name"),
     ({"name": "there", "terms": {"prefixes": ["/b"]}}, "remove it first"),
 ]
@@ -415,7 +415,7 @@ async def test_a_query_has_a_lag_and_no_members(path: Path) -> None:
     assert (status, "is a query" in text) == (Status.FAILED, True)
     for _ in range(2):  # a slip of a name must not move a consumer beyond messages that it has not got
         status, text = await commit(asker, 1, "c")
-        assert (status, "one that clients share" in text) == (Status.FAILED, True)
+        assert (status, "is shared by clients" in text) == (Status.FAILED, True)
         await asker.ask("/leave", {"member": member})
     assert await asker.ask("/remove", {"name": "c"}) is True
     await bench.journal.stop()

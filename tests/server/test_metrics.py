@@ -119,8 +119,10 @@ async def test_connections(server: Server) -> None:
     assert value(families, "hub_connections") == 2
     server.received_bytes_before = 100
     assert value(scrape(server), "hub_received_bytes_total") == 142
-    holds(families, hub_connections_accepted_total=2, hub_connections_refused_total=1, hub_connections_newcomers=1)
-    holds(families, hub_connections_newcomers_limit=1024)
+    holds(
+        families, hub_connections_accepted_total=2, hub_connections_refused_total=1, hub_connections_unauthenticated=1
+    )
+    holds(families, hub_connections_unauthenticated_limit=1024)
     assert value(families, "hub_connections_evicted_total") == value(families, "hub_connections_shed_total") == 0
     server.ready = True
     assert value(scrape(server), "hub_ready") == 1

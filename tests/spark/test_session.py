@@ -121,7 +121,7 @@ def test_a_failed_job_is_one_line_and_leaves_a_log(
         spark.sql("SELECT nothing FROM nowhere")
     (log,) = tmp_path.iterdir()
     assert "nowhere" in str(raised.value)
-    assert str(raised.value).endswith(f"(what Spark said is in {log})")
+    assert str(raised.value).endswith(f"(Spark's output is in {log})")
     assert "\n" not in str(raised.value)
 
 
@@ -278,7 +278,7 @@ def test_java(tmp_path: Path) -> None:
     for said, error in (
         ('openjdk version "21.0.2"', ""),
         ('openjdk version "11.0.2"', "is Java 11"),
-        ("hello", "of no version"),
+        ("hello", "has an unknown version"),
     ):
         java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
         java.chmod(0o755)

@@ -129,7 +129,7 @@ class TestBatch:
         made = writer(BatchWriter, hub, numRetries="2")
         staged = made.write(rows(2))
         made.abort([staged, None])
-        with pytest.raises(ConnectionLostError, match="the hub no longer has what was staged"):
+        with pytest.raises(ConnectionLostError, match="the hub no longer has the staged batch"):
             made.commit([staged])
         staged = made.write(rows(3))
         hub.restart()
@@ -176,7 +176,7 @@ class TestBatch:
             "is no JSON text": ("/n", "{"),
             "a row has no topic": (None, "1"),
             r"\$hub/": ("$hub/x", "1"),
-            r"the hub takes \d+ at most": ("/n", f'"{"x" * 100_000}"'),
+            r"the hub accepts \d+ at most": ("/n", f'"{"x" * 100_000}"'),
         }
         for said, (topic, value) in bad.items():
             row = pa.RecordBatch.from_pydict({"topic": pa.array([topic], pa.string()), "value": [value]})

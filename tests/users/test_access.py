@@ -458,7 +458,7 @@ def test_a_token_is_found_by_its_whole_text_alone() -> None:
         ("line 1: no token", [line(label="x" * 65)]),
         ("line 3: no token", [b"# c\n\n" + line(user=7)]),
         ("not a valid name of a user", [line(user="a/b"), line(user=""), line(roles=["a b"])]),
-        ("a name that the hub gives itself", [line(user="local"), line(user="zeek")]),
+        ("a reserved name", [line(user="local"), line(user="zeek")]),
         ("do not print", [line(label="a\x1b[2J")]),
         ("line 2: the same token as in line 1", [line() + b"\n" + line(user="bob")]),
     ],

@@ -104,7 +104,7 @@ def test_claims_of_other_names() -> None:
             "sub",
             ["", "a/b", "alice\x00", "alice\n", "{user}", "..", "a" * 65, "älice", "a|4711"],
         ),
-        ("gives itself", "sub", ["local", "anonymous"]),
+        ("reserved name", "sub", ["local", "anonymous"]),
         ("neither a list of roles", "roles", [None, 7, {"admin": True}, [["admin"]], ["a", 7], ["r"] * 257]),
     ],
 )
@@ -270,8 +270,8 @@ def test_pem_files_that_are_refused(tmp_path: Path) -> None:
         (good.replace(b"M", b"!", 1), "no public key that can be read"),
         (b"-----BEGIN PUBLIC KEY-----\n", "no public key that can be read"),
         (pem_of(rsa.generate_private_key(65537, 1024)), "an RSA key of 1024 bits; 2048 or more are needed"),  # noqa: S505
-        (pem_of(ec.generate_private_key(ec.SECP384R1())), "a kind of key that is not taken"),
-        (pem_of(ed448.Ed448PrivateKey.generate()), "a kind of key that is not taken"),
+        (pem_of(ec.generate_private_key(ec.SECP384R1())), "an unsupported kind of key"),
+        (pem_of(ed448.Ed448PrivateKey.generate()), "an unsupported kind of key"),
     ):
         file.write_bytes(content)
         assert told in refused_file(file)

@@ -515,7 +515,7 @@ def test_many_ranges() -> None:
         hub.publish(1)
         hub.post.recorded(number + 1, number * 2, 1)
     status, told = hub.answer()
-    assert (status, len(told["offsets"]), told["untold"]) == (200, RANGES_LIMIT, 5)
+    assert (status, len(told["offsets"]), told["unlisted"]) == (200, RANGES_LIMIT, 5)
 
 
 @pytest.mark.parametrize(

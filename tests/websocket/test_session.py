@@ -260,7 +260,7 @@ def test_hello_comes_before_all_but_pings_of_the_library() -> None:
     talk = Conversation()
     talk.say(text({"type": "ping", "request": 1}) + text({"type": "hello", "name": "late"}))
     _, refused = talk.messages
-    assert (refused["code"], refused["text"]) == (1008, "hello is taken as the first message only")
+    assert (refused["code"], refused["text"]) == (1008, "hello must be the first message")
 
 
 def test_refusals_are_told_and_counted() -> None:

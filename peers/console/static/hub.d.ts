@@ -125,7 +125,7 @@ export interface Welcome {
   /** The user of this client; absent without users. */
   user?: string;
   /** The role of clients without a token; absent without users, or if they are rejected. */
-  strangers?: string;
+  anonymous?: string;
 }
 
 export interface Backoff {

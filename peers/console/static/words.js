@@ -15,7 +15,7 @@ const ENGLISH = {
     away: "The hub cannot be reached. The page continues when it is back; otherwise reload the page.",
     hub: (/** @type {string} */ id) => `hub ${id}`,
     user: "Your user at this hub",
-    strangers: (/** @type {string} */ role, /** @type {boolean} */ too) => `This hub accepts clients without a token, with the role ${role}${too ? "; you are one of them" : ""}.`,
+    anonymous: (/** @type {string} */ role, /** @type {boolean} */ too) => `This hub accepts clients without a token, with the role ${role}${too ? "; you are one of them" : ""}.`,
     themes: { auto: "As the system", light: "Light", dark: "Dark" },
     theme: (/** @type {string} */ name) => `Colours: ${name}. Click for the next`,
     waits: "Waiting for the hub …",

@@ -335,7 +335,7 @@ class RemoteConsumers:
         return len(self._asking)
 
     @property
-    def untold(self) -> int:
+    def unreported(self) -> int:
         return len(self._parted)
 
     def _ask(self, what: str, handler: Handler, value: Any) -> Later:

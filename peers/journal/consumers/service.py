@@ -395,7 +395,7 @@ class Consumers:
         terms = _agreed(None, {"prefixes": commit.prefixes})
         _check(client, terms)
         if name in self._served:
-            raise UsageError(f"consumer {commit.name!r} is one that clients share; a query takes another name")
+            raise UsageError(f"consumer {commit.name!r} is shared by clients; a query needs another name")
         end = max(self.journal.recorder.committed, self.journal.recorder.position() or 0)
         if commit.position > end:
             raise UsageError(f"position {commit.position} is behind the end of the journal, which is {end}")
@@ -525,7 +525,7 @@ def _check(client: ConsumerClient, terms: Terms) -> None:
     if letters and (check_topic(letters).startswith(RESERVED) or store_that_tells(letters) is not None):
         raise UsageError(f"dead letters: topics under {RESERVED}, and the changes of stores, are the hub's own")
     if any(terms.dead_letters.startswith(prefix) for prefix in terms.prefixes if terms.dead_letters):
-        raise UsageError("dead letters: the consumer would get them itself; choose a topic that it does not want")
+        raise UsageError("dead letters: the consumer would receive them; choose a topic outside its prefixes")
     try:
         client.check_reads(terms.prefixes)
         if terms.dead_letters:

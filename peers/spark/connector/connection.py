@@ -32,8 +32,8 @@ _CONNECT_S = 5.0
 _SMALLEST_PIECE_BYTES = 1
 
 PLANNED_LOST = (
-    "records before offset {end}, which were planned to be read, were lost when the hub lost power; what has their "
-    "offsets now is read next: go on without the lost ones by option failOnDataLoss=false"
+    "records before offset {end}, which were planned to be read, were lost when the hub lost power; "
+    "records that reuse their offsets are read next: continue without the lost ones by option failOnDataLoss=false"
 )
 
 _AGAIN = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY})

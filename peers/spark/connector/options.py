@@ -302,7 +302,7 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     given = _read(options, _SINK)
     if ("txnAppId" in given) != ("txnVersion" in given):
-        raise OptionError("txnAppId and txnVersion go together: who writes, and which of its batches this is")
+        raise OptionError("txnAppId and txnVersion go together: the writer, and the number of its batch")
     return SinkOptions(
         access=_access(given),
         topic=given.get("topic"),

@@ -161,7 +161,7 @@ def _lost(query: str) -> ConnectionLostError:
     doubt = (
         "" if query else "; if the connection was lost at the very end it may be there already: see the hub's journal"
     )
-    text = f"the hub no longer has what was staged (it was restarted, or journal.staged_s is over): {after}{doubt}"
+    text = f"the hub no longer has the staged batch (it was restarted, or journal.staged_s is over): {after}{doubt}"
     return ConnectionLostError(CloseCode.GONE, text)
 
 
@@ -240,7 +240,7 @@ class StagedPart:
         limit = client.hub.frame - _AROUND_BYTES if client.hub is not None else PIECE_BYTES
         if len(piece) > limit:  # the hub would end the connection
             text = (
-                f"a message of {len(piece)} bytes, the hub takes {limit} at most: "
+                f"a message of {len(piece)} bytes, the hub accepts {limit} at most: "
                 "write smaller values, or raise its limits.frame_bytes"
             )
             raise RejectedError(CloseCode.TOO_BIG, text)

@@ -300,7 +300,7 @@ class Session(Generic[R]):
             self.send(encode_drop_conn(self._own_id, error.code, error.text))
             raise
         if message.tag not in _ALLOWED[self.state]:
-            oneself = "; the far side is this hub itself" if self.peer_id == self._own_id else ""
+            oneself = "; the other side is this hub" if self.peer_id == self._own_id else ""
             text = f"{message.tag.name.lower()} is not expected {self.state.value}{oneself}"
             raise ProtocolError(BrokerCode.UNEXPECTED_HANDSHAKE_MESSAGE, text)
         return self._take_message(message)

@@ -32,7 +32,7 @@ async def test_hello_is_the_first_message_or_none(hub: Hub) -> None:
     await client.say("hello", name="me")
     assert (await client.message())["type"] == "welcome"
     await client.say("hello", name="you")
-    assert await client.message() == {"type": "error", "code": 1008, "text": "hello is taken as the first message only"}
+    assert await client.message() == {"type": "error", "code": 1008, "text": "hello must be the first message"}
     assert hub.handler("me").name == "me"
 
 

@@ -58,7 +58,7 @@ async def test_a_known_header(hub: Hub, known: KnownTokens) -> None:
     client, welcome = await shaken(hub, authorization(known.token("alice", seconds=60.0)))
     assert isinstance(welcome["until"], float)
     assert 50.0 < welcome["until"] <= 60.0
-    assert (welcome["user"], "strangers" in welcome) == ("alice", False)
+    assert (welcome["user"], "anonymous" in welcome) == ("alice", False)
     assert hub.server.admission.newcomers == 0
     await client.say("hello", name="me")
     assert (await client.message())["until"] <= welcome["until"]

@@ -51,7 +51,7 @@ def test_a_function(values: tuple[Any, ...], expected: list[tuple[int, int, Any]
 def test_what_the_hub_does_not_serve() -> None:
     room, requester, told = doubling()
     room.ask(requester, request("$hub/treble", 5, 2))
-    text = "the hub itself serves nothing under this topic"
+    text = "the hub has no service for this topic"
     assert answers(told.take()) == [(5, Status.NO_RESPONDER, text)]
 
 
@@ -243,9 +243,9 @@ def test_what_is_no_question(room: Room, told: Told) -> None:
         room.ask(link, item)
         found = answers(outlet.take())
         assert {(status, text) for _, status, text in found} == {
-            (Status.FAILED, "the hub itself serves nothing under this topic")
+            (Status.FAILED, "the hub has no service for this topic")
         }
         assert len(found) == item.requests
     room.ask(link, request(here, 0, 1, flags=FLAG_NAMED))
-    assert answers(outlet.take()) == [(0, Status.NO_RESPONDER, "nobody has this name")]
+    assert answers(outlet.take()) == [(0, Status.NO_RESPONDER, "no client owns this name")]
     assert told.asked == []

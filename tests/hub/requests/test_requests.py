@@ -89,7 +89,7 @@ def test_too_big(room: Room) -> None:
     room.answer(service, reply(own, bytes(50)))
     texts = [(one, status, str(text)) for one, status, text in answers(told.take())]
     assert [(one, status) for one, status, _ in texts] == [(1, Status.TOO_BIG), (2, Status.TOO_BIG)]
-    assert "the service takes 100" in texts[0][2]
+    assert "the service accepts 100" in texts[0][2]
     assert "you take 50" in texts[1][2]
 
 

@@ -114,7 +114,7 @@ def test_names_of_hubs_beyond_a_link_are_judged_again(hall: Hall) -> None:
     hall.core.authority.give_rights(link.handler, None)  # there are no users any more
     hall.core.flush()
     assert owned(hall) == everything
-    assert hall.core.names.statistics().unheard_total == 0
+    assert hall.core.names.statistics().ignored_total == 0
 
 
 def test_gateways_beyond_a_link_are_judged_again(hall: Hall) -> None:

@@ -317,4 +317,4 @@ def test_names_that_a_hub_of_the_mesh_announces() -> None:
     register = core.names.register
     assert [register.owner(name + "x") is not None for name in names] == [True, False, True]
     assert [register.owner(name + "y") is not None for name in names] == [True, False, True]
-    assert core.names.statistics().unheard_total == 2
+    assert core.names.statistics().ignored_total == 2

@@ -58,6 +58,6 @@ export function assertFits(topic, text, limitBytes = Infinity) {
   const roomBytes = limitBytes - 3 * topic.length - 80; // beside topic and value stand the names of the fields
   if (3 * text.length <= roomBytes) return; // no character takes more than three bytes
   if (new TextEncoder().encode(text).length > roomBytes) {
-    throw new HubError(1009, `the value is larger than this hub takes (${limitBytes} bytes a message)`);
+    throw new HubError(1009, `the value is larger than this hub accepts (${limitBytes} bytes a message)`);
   }
 }

@@ -176,7 +176,7 @@ export class Line {
     if (!first) return this.#granted();
     this.#openedAt = now();
     // A hub with users accepts only small messages before a hello.
-    this.#isHelloPending = [...Object.values(hello), message.strangers].some((reason) => reason !== undefined);
+    this.#isHelloPending = [...Object.values(hello), message.anonymous].some((reason) => reason !== undefined);
     if (this.#isHelloPending) this.send({ type: "hello", ...hello });
     this.#state = "open";
     this.connections += 1;

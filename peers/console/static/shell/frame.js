@@ -47,7 +47,7 @@ export class Frame {
         element("h1", {}, brand(), "topichub"), this.hub, this.state, this.stale, element("span", { class: "spring" }),
         signIn.who, this.theme, wall ? null : signIn.toggle,
       ),
-      signIn.strangers,
+      signIn.anonymous,
       signIn.form,
       element("nav", { id: "nav", "aria-label": words.shell.entries }, this.entries),
       this.main,

@@ -138,7 +138,7 @@ export class SignIn {
     );
     this.who = element("span", { id: "user", class: "quiet", title: shell.user });
     this.toggle = element("button", { id: "sign", type: "button", hidden: true }, signIn.title);
-    this.strangers = element("p", { id: "strangers", class: "notice", role: "status", hidden: true });
+    this.anonymous = element("p", { id: "anonymous", class: "notice", role: "status", hidden: true });
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       sessionStorage.setItem(KEY, this.field.value.trim());
@@ -156,13 +156,13 @@ export class SignIn {
   get token() { return sessionStorage.getItem(KEY) ?? undefined; }
 
   /** Show the user of the hub's welcome. @param {Welcome} welcome */
-  welcomed({ user, strangers }) {
+  welcomed({ user, anonymous }) {
     this.form.hidden = true;
     this.who.textContent = user ?? "";
     this.toggle.hidden = user === undefined;
     this.toggle.textContent = this.token ? words.signIn.out : words.signIn.title;
-    this.strangers.hidden = strangers === undefined;
-    say(this.strangers, strangers === undefined ? "" : words.shell.strangers(strangers, user === ANONYMOUS));
+    this.anonymous.hidden = anonymous === undefined;
+    say(this.anonymous, anonymous === undefined ? "" : words.shell.anonymous(anonymous, user === ANONYMOUS));
   }
 
   // The hub has ended the connection: ask for a token, if it was for want of one.

@@ -49,7 +49,7 @@ class ForwarderCounters:
     """Commands since the start: forwarded to at least one peer, or dropped."""
 
     forwarded: int = 0
-    unheard: int = 0  # For all, but without a subscriber
+    no_subscriber: int = 0  # For all, but without a subscriber
     elsewhere: int = 0  # From a peer that another hub forwards for
     unknown: int = 0  # For an entity that is not known, or whose peer is gone; or from an entity of another peer
     undelivered: int = 0  # For a slow peer. The channel sends them again.
@@ -252,7 +252,7 @@ class Forwarder:
             for peer in self._others(peer_id)
             if peer.end is not None and any(map(topic.startswith, peer.prefixes))
         ]
-        self.counters.unheard += not heard
+        self.counters.no_subscriber += not heard
         self.counters.forwarded += sum([self._deliver(end, name, frame) for end in heard]) > 0
 
     def _pass_on(self, peer_id: bytes, envelope: Envelope, name: str, alias: bytes, receiver: bytes) -> None:

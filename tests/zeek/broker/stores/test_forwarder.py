@@ -170,7 +170,7 @@ def test_where_peers_do_not_hear_of_each_other() -> None:
     hub.forwarder.announced(own.id, ())
     assert hub.forwarder.topics_for(one.id) == frozenset()
     said(one, PUT)
-    assert (two.heard, own.heard, hub.forwarder.counters.unheard) == ([], [], 1)
+    assert (two.heard, own.heard, hub.forwarder.counters.no_subscriber) == ([], [], 1)
     hub.forwarder.announced(own.id, (wire.clone_topic("db"),))
     said(one, PUT)
     alias = wire.decode_command(own.heard[0].payload).sender
