@@ -164,7 +164,7 @@ def check(file: Annotated[str, Parameter(name="FILE", help="The TOML file of the
     """Read a policy as the hub does: exit code 0 if it is valid; if not, one line names the place and the cause."""
     policy = read_policy_file(file)
     roles, users = counted(len(policy.roles), "role"), counted(len(policy.users), "user")
-    print(escaped(f"{file} is right: {roles} with those that are built in, {users}"))
+    print(escaped(f"{file} is valid: {roles} with the built-in ones, {users}"))
 
 
 _REFUSED = 1

@@ -382,7 +382,7 @@ class Exchange:
         except RejectedError as error:
             if error.code != CloseCode.NOT_RECOGNISED or not self.tokens.is_renewable:
                 raise
-            _log.warning("%s; once more, with a fresh token", error)
+            _log.warning("%s; trying again with a fresh token", error)
         return await self._attempt()
 
     async def _attempt(self) -> tuple[Connection, Hello]:

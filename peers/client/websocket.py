@@ -421,7 +421,7 @@ class WebSocketConversation:
 
     def _check_subprotocol(self) -> None:
         if self._protocol.handshake_exc is None and self._protocol.subprotocol != SUBPROTOCOL:
-            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"the far side does not speak {SUBPROTOCOL}: is it a hub?")
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"the other side does not speak {SUBPROTOCOL}: is it a hub?")
 
     def _events(self, message: HubMessage) -> Iterator[Event]:
         match message.type:
@@ -508,7 +508,7 @@ class _Confirmations:
 
 def _refusal(error: Exception) -> Closing:
     if not isinstance(error, InvalidStatus):
-        text = f"the far side does not speak WebSocket ({error}): is it a hub's WebSocket port?"
+        text = f"the other side does not speak WebSocket ({error}): is it a hub's WebSocket port?"
         return Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=True)
     status = error.response.status_code
     body = bytes(error.response.body or b"").decode("utf-8", "replace").strip().partition("\n")[0][:200]

@@ -110,7 +110,7 @@ class WireConversation:
                 yield from event
             elif opening and isinstance(event, Closing) and not event.by_far_side:
                 hint = "; that looks like HTTP, try ws://" if data.startswith(b"HTTP/") else ""
-                text = f"the far side does not speak the hub's protocol ({event.text}){hint}"
+                text = f"the other side does not speak the hub's protocol ({event.text}){hint}"
                 yield event._replace(text=text)
             else:
                 yield cast("Event", event)  # the session's table lets a client get no other kinds

@@ -45,7 +45,7 @@ class BridgeConversation(ZeekConversation):
     """
 
     session: BridgeSession
-    unsaid = "the far side closed without Close"
+    unsaid = "the other side closed without Close"
 
     def __init__(
         self, connection: Connection, queue: QueueLimits, endpoint: Endpoint, publish: tuple[str, ...]

@@ -140,7 +140,7 @@ class BrokerConversation(ZeekConversation):
 
     session: Session[Route]
     changes = frozenset({PeerKnown, Peered, FilterChanged})
-    unsaid = "the far side closed without a goodbye"
+    unsaid = "the other side closed without a goodbye"
 
     def __init__(self, connection: Connection, queue: QueueLimits, peerings: Peerings, *, dialled: bool) -> None:
         server = connection.server

@@ -84,7 +84,7 @@ class Conversation:
 
     session: Session
     changes: ClassVar[frozenset[type]] = frozenset()  # events that change the hub, see `peers.server.reading`
-    unsaid = "the far side closed"  # the reason of an end for which the far side gave none
+    unsaid = "the other side closed"  # the reason of an end for which the far side gave none
 
     def __init__(self, connection: Connection, queue: QueueLimits, session: Session) -> None:
         self._server, self._connection, self._queue, self.session = connection.server, connection, queue, session

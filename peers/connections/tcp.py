@@ -99,7 +99,7 @@ class TcpConversation(ClientConversation):
     render: Callable[[list[Batch]], list[bytes]]
     """Returns batches as bytes, with shared memory or origins. Chosen once, by HELLO: it is called for each write."""
     changes = CHANGES | {Hello, Renewal}
-    unsaid = "the far side closed without CLOSE"
+    unsaid = "the other side closed without CLOSE"
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class TcpConversation(ClientConversation):
         if hello.frame < self._server.settings.limits.frame_bytes:
             self.render = self.render_plainly = self._fit
         if self.dialled and hello.role == "client":
-            self._connection.end(CloseCode.PROTOCOL_ERROR, "a peer must be a hub, the far side is a client")
+            self._connection.end(CloseCode.PROTOCOL_ERROR, "a peer must be a hub, the other side is a client")
         elif self.dialled or self._trusted or self._recognise(hello):
             if hello.role == "hub":
                 self._greet_hub(hello)

@@ -138,7 +138,7 @@ class WebSocketConversation(ClientConversation):
         self.session.ping()
 
     def time_out(self) -> None:
-        text = f"no token has come within {self._server.settings.limits.handshake_s:g} s; say it in `hello`"
+        text = f"no token within {self._server.settings.limits.handshake_s:g} s; send it in `hello`"
         self._connection.end(CloseCode.NOT_RECOGNISED, text)
 
     def close(self, code: int, text: str) -> str:

@@ -204,7 +204,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         except (ssl.SSLError, OSError) as error:
             self._send_outgoing()
             reason = str(getattr(error, "reason", None) or error.strerror or error)
-            self._fail(f"{reason}: the far side speaks without TLS" if reason in NO_TLS else reason)
+            self._fail(f"{reason}: the other side speaks without TLS" if reason in NO_TLS else reason)
             self._close_unwatched()
             return
         self._send_outgoing()

@@ -294,7 +294,7 @@ class Session(Generic[R]):
         self.far = hello.without_token()
         if self._role == "client":
             if self.far.role != "hub":
-                raise ProtocolError(CloseCode.PROTOCOL_ERROR, "a client expects a hub, the far side is a client, too")
+                raise ProtocolError(CloseCode.PROTOCOL_ERROR, "a client expects a hub, the other side is a client, too")
             self.phase = Phase.WITH_HUB
         elif self.far.role == "hub":
             _check_link(self.far)

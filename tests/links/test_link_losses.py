@@ -370,4 +370,4 @@ async def test_a_client_is_no_peer(north: Hub, south: Hub) -> None:
     dialler = north.dial(south)
     await eventually(lambda: dialler.last_reason != "")
     server.close()
-    assert dialler.last_reason == "a peer must be a hub, the far side is a client (1002)"
+    assert dialler.last_reason == "a peer must be a hub, the other side is a client (1002)"

@@ -253,7 +253,7 @@ async def test_the_far_side_speaks_without_tls(listening: Listening) -> None:
     await eventually(lambda: listening.failures)
     ((address, reason),) = listening.failures
     assert address == "{}:{}".format(*writer.get_extra_info("sockname"))
-    assert reason == "HTTP_REQUEST: the far side speaks without TLS"
+    assert reason == "HTTP_REQUEST: the other side speaks without TLS"
     await reader.read(-1)
     writer.close()
     assert not listening.spoken

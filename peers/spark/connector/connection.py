@@ -229,7 +229,7 @@ def beyond_loss(start: int, first: int, *, lossy: bool) -> int:
             "without them by option failOnDataLoss=false"
         )
     _log.warning(
-        "the records %d to %d were deleted before they were read; reading goes on at %d", start, first - 1, first
+        "the records %d to %d were deleted before they were read; reading continues at %d", start, first - 1, first
     )
     return first
 

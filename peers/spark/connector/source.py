@@ -222,7 +222,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             held = self._connection.held(offset, epoch)
             if held < offset:
                 _log.warning(
-                    "the records %d to %d were lost when the hub lost power; the query goes on at %d, with others",
+                    "the records %d to %d were lost when the hub lost power; the query continues at %d, with others",
                     held,
                     offset - 1,
                     held,

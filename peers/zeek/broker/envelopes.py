@@ -87,7 +87,7 @@ class Incoming(FrameBuffer):
             if data.startswith(_TLS_HANDSHAKE, position):
                 raise ProtocolError(
                     BrokerCode.INVALID_MESSAGE,
-                    "the far side begins a TLS handshake, and this connection is without TLS",
+                    "the other side begins a TLS handshake, and this connection is without TLS",
                 )
             raise ProtocolError(
                 BrokerCode.INVALID_MESSAGE, f"frame of {length} bytes, the limit is {self.frame_limit_bytes} bytes"
@@ -234,7 +234,7 @@ class Reader(Generic[R]):
         if envelope.receiver not in (NIL_ID, self._own_id):
             return Skipped("data for another endpoint")
         if envelope.sender != self._peer_id:
-            return Skipped(f"data from {envelope.sender.hex()}, which is not the far side")
+            return Skipped(f"data from {envelope.sender.hex()}, which is not the other side")
         key = HEADER.pack(0, KIND_MESSAGES, BROKER_FLAGS, len(envelope.topic))[4:] + envelope.topic
         if key not in self._routes.table:
             try:

@@ -367,7 +367,7 @@ class Session(Generic[R]):
     def _envelope(self, envelope: Envelope) -> Event | None:
         name = envelope.type.name.lower()
         if envelope.sender != self.peer_id:
-            return Skipped(f"{name} from {envelope.sender.hex()}, which is not the far side")
+            return Skipped(f"{name} from {envelope.sender.hex()}, which is not the other side")
         if envelope.receiver not in (NIL_ID, self._own_id):
             return Skipped(f"{name} for another endpoint")
         match envelope.type:

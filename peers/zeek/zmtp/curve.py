@@ -362,11 +362,11 @@ class CurveServer(_Curve):
         vouch_at = KEY_BYTES + LONG_NONCE_BYTES
         metadata_at = vouch_at + VOUCH_BYTES
         if not self._allows(client):
-            raise HandshakeError(Fault.KEY, f"CURVE: the key of the far side is not allowed: {encode_key(client)}")
+            raise HandshakeError(Fault.KEY, f"CURVE: the key of the other side is not allowed: {encode_key(client)}")
         # The vouch proves that the owner of the long-term key has made the short-term one, for this side.
         vouch, nonce = plain[vouch_at:metadata_at], VOUCH_NONCE + plain[KEY_BYTES:vouch_at]
         vouch_key = _try(Fault.KEY, "CURVE: an invalid key", crypto_box_beforenm, client, own_secret)
-        text = "CURVE: the far side does not have the secret key of the one that it shows"
+        text = "CURVE: the other side does not have the secret key of the one that it shows"
         if _try(Fault.KEY, text, crypto_box_open_afternm, vouch, nonce, vouch_key) != far + self._keys.public:
             raise HandshakeError(Fault.KEY, text)
         ready = NUMBER.pack(1)

@@ -79,7 +79,7 @@ def _check_beginning(data: bytes) -> None:
     if len(data) > 9 and data[9] != _SIGNATURE_END:
         raise _wrong(f"byte 9 is {data[9]:#04x}: this is not ZMTP 3")
     if len(data) > 10 and data[10] != _MAJOR:
-        raise _wrong(f"the far side speaks ZMTP {data[10]}, this side speaks {_MAJOR}")
+        raise _wrong(f"the other side speaks ZMTP {data[10]}, this side speaks {_MAJOR}")
 
 
 def encode_properties(properties: dict[str, bytes]) -> bytes:
@@ -369,7 +369,7 @@ class Session:
         greeting = Greeting.decode(self._incoming.take(GREETING_BYTES))
         mechanism = self._mechanism
         if greeting.mechanism != mechanism.name:
-            text = f"ZMTP: the far side uses the mechanism {greeting.mechanism}, this side {mechanism.name}"
+            text = f"ZMTP: the other side uses the mechanism {greeting.mechanism}, this side {mechanism.name}"
             raise HandshakeError(Fault.MECHANISM, text)
         self._minor = min(self._minor, greeting.minor)
         self._say(self._withheld)
@@ -404,7 +404,7 @@ class Session:
         kind = properties.get(SOCKET_TYPE, b"").decode("latin-1")
         if kind not in self._own.counterparts:
             names, own = " or ".join(self._own.counterparts), self._own.value
-            raise _wrong(f"ZMTP: the far side is a socket of the type {kind!r}, this one ({own}) talks with {names}")
+            raise _wrong(f"ZMTP: the other side is a socket of the type {kind!r}, this one ({own}) talks with {names}")
         self.remote_hub = properties.get(HUB, b"")
         self._say(step.said)
         self.far_key = step.key

@@ -144,10 +144,10 @@ async def test_logs_of_an_encrypted_cluster(zeek: dict[str, Any], context: zmq.C
         (
             as_client(OTHER_PUBLIC, OTHER_SECRET),
             "key",
-            f"the key of the far side is not allowed: {OTHER_PUBLIC.decode()}",
+            f"the key of the other side is not allowed: {OTHER_PUBLIC.decode()}",
         ),
         (as_client(server=OTHER_PUBLIC), "key", "HELLO does not open: the other side has another public key"),
-        (lambda _: None, "mechanism", "the far side uses the mechanism NULL, this side CURVE"),
+        (lambda _: None, "mechanism", "the other side uses the mechanism NULL, this side CURVE"),
     ],
     ids=["another key", "another server", "no key"],
 )

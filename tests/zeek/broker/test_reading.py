@@ -83,7 +83,7 @@ def naive(stream: bytes, table: Table) -> list[Any]:
         elif found.receiver not in (NIL_ID, HIGH):
             out.append(Skipped("data for another endpoint"))
         elif found.sender != LOW:
-            out.append(Skipped(f"data from {found.sender.hex()}, which is not the far side"))
+            out.append(Skipped(f"data from {found.sender.hex()}, which is not the other side"))
         elif found.topic.startswith(b"!"):
             out.append(Skipped(refusal(found.topic).text))
         else:

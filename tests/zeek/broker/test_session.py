@@ -174,14 +174,14 @@ def test_filters_of_the_far_side() -> None:
 @pytest.mark.parametrize(
     ("envelope", "reason"),
     [
-        (Envelope(STRANGER, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00"), "is not the far side"),
+        (Envelope(STRANGER, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00"), "is not the other side"),
         (Envelope(LOW, STRANGER, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00"), "for another endpoint"),
         (Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00x"), "1 bytes follow the filter"),
         (Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x07\x00"), "is not complete at byte 2"),
         (Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x0b"), "filter of 11 prefixes, the limit is 10"),
-        (Envelope(STRANGER, HIGH, EnvelopeType.PING, b"<$>", b"x"), "is not the far side"),
+        (Envelope(STRANGER, HIGH, EnvelopeType.PING, b"<$>", b"x"), "is not the other side"),
         (Envelope(LOW, HIGH, EnvelopeType.PING, b"<$>", b"x" * (PING_LIMIT_BYTES + 1)), "ping of 65537 bytes"),
-        (Envelope(NIL_ID, HIGH, EnvelopeType.PONG, b"<$>", b"x"), "is not the far side"),
+        (Envelope(NIL_ID, HIGH, EnvelopeType.PONG, b"<$>", b"x"), "is not the other side"),
     ],
     ids=["sender", "receiver", "trailing", "truncated", "too many", "ping of another", "long ping", "pong of nobody"],
 )

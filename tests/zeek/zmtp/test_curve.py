@@ -222,7 +222,7 @@ def test_a_client_that_shows_the_key_of_somebody_else() -> None:
     server, client = served(), dialled(keys=KeyPair(CLIENT.public, KeyPair.new().secret))
     (ended,), told = shake_hands(server, client)
     assert (server.fault, told) == (Fault.KEY, [])
-    assert ended.text == "CURVE: the far side does not have the secret key of the one that it shows"
+    assert ended.text == "CURVE: the other side does not have the secret key of the one that it shows"
 
 
 def test_a_server_that_does_not_have_the_key() -> None:
