@@ -29,7 +29,7 @@ class RuleSubscriptions:
         self.allowed = allowed
         # Handler → rule → how often it has subscribed by it. A rule goes when it was taken back as often.
         self._held: dict[Handler, dict[Rule, int]] = {}
-        self._on_rule: OnRule  # Announces rules to the mesh, from `tell` on
+        self._on_rule: OnRule  # Announces rules to the mesh
         # Rule → for how many handlers other hubs are asked for it; None before `tell`.
         self._here: dict[Rule, int] | None = None
 

@@ -142,7 +142,7 @@ def difference(before: Links, now: Links) -> GraphChange:
 
 
 class Graph:
-    """The mesh as this hub, whose id is `hub`, knows it."""
+    """The mesh as the hub with the id `hub` knows it."""
 
     def __init__(self, hub: bytes) -> None:
         self._hub = hub

@@ -286,7 +286,7 @@ class LinkState(Generic[L]):
         self._links: dict[L, FloodQueue] = {}
         # The links that may have something to send since `take`.
         self._due: dict[L, None] = {}
-        # The links whose far side has asked for something, and is not answered yet.
+        # Links with a question that is not answered yet.
         self._asking: dict[L, None] = {}
         # Hub → whether it was asked for, of those whose topics are not kept for lack of room.
         self._cut: dict[bytes, bool] = {}
@@ -298,7 +298,7 @@ class LinkState(Generic[L]):
     # Links.
 
     def add(self, link: L) -> None:
-        """A link is up: the far side is sent a digest."""
+        """A link is up: send a digest."""
         outgoing = self._links[link] = FloodQueue(self._digest())
         self._due[link] = None
         for hub in self._cut:
@@ -465,7 +465,7 @@ class LinkState(Generic[L]):
         return len(record.wants) + record.left_out <= self._room(record)
 
     def _ask_for_the_cut(self) -> None:
-        """Ask for hubs whose topics were not kept and for which there is room now."""
+        """Ask for topics of hubs that were not kept, and for which there is room now."""
         for hub, is_asked in self._cut.items():
             if not is_asked and self._fits(self.records[hub]):
                 self._cut[hub] = True

@@ -146,7 +146,7 @@ class Batch:
     def split(self, messages: int) -> tuple[Batch, Batch | None]:
         """Cut after the first `messages` messages, 1 or more.
 
-        A frame whose values cannot be separated (malformed, or of another encoding) is not cut: it goes to the head.
+        A frame with inseparable values (malformed, or of another encoding) is not cut: it goes to the head.
 
         Returns:
             The head, of at least that many messages, and the rest, None if nothing is left.

@@ -70,7 +70,7 @@ class Stretch(Generic[R]):
         return Batch(data if end - start == len(data) else data[start:end], sum(self.messages))
 
     def only(self, is_wanted: Callable[[R], bool]) -> Batch:
-        """Return those runs as one batch whose routes are wanted, at least one."""
+        """Return the runs with wanted routes, at least one, as one batch."""
         return self._joined(
             sorted(number for route, some in self.places.items() if is_wanted(route) for number in some)
         )

@@ -114,7 +114,7 @@ class _Node:
         # Role in `deny` of a node beneath → the next nodes on the ways there
         self.denied_beneath: Mapping[str, set[_Node]] = _NO_NODES
         self.children: Mapping[str, _Node] = _NO_NODES
-        self.named: _Node | None = None  # The node beneath whose component is the user's name
+        self.named: _Node | None = None  # The child for the user's name
 
     @property
     def decides(self) -> bool:

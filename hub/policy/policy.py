@@ -80,7 +80,7 @@ class Domains:
 
     def __init__(self, policy: Policy, publish: Domain, bring: Domain) -> None:
         self.policy = policy
-        self.publish = publish  # Decides who may publish there
+        self.publish = publish  # Decides about publishing there
         self.bring = bring  # Decides which peer hub, or Zeek, may bring messages there
 
 
@@ -108,11 +108,11 @@ class Policy:
         return user in self.users
 
     def domain(self, action: Action, topic: str) -> Domain:
-        """Return the nodes that decide who may do something to a topic: the same for all users."""
+        """Return the nodes that decide about a topic: the same for all users."""
         return self.grants[action].domain(topic)
 
     def domains(self, topic: str) -> Domains:
-        """Return the nodes that decide who may publish under a topic, for its route to remember."""
+        """Return the nodes that decide about publishing under a topic, for its route to remember."""
         met = self.domain(Action.PUBLISH, topic), self.domain(Action.BRING, topic)
         domains = self._domains.get(met)
         if domains is None:

@@ -420,7 +420,7 @@ class Routes:
         self._account.update(self.size_bytes)
 
     def forget(self, prefix: str) -> None:
-        """Forget the routes of all topics under `prefix`, whose subscriptions have changed."""
+        """Forget the routes of all topics under `prefix`, after a change of its subscriptions."""
         if self._tagged.size_bytes:
             self._forget_tagged(self._tagged.under(prefix))
         by_topic = self._by_topic
@@ -442,7 +442,7 @@ class Routes:
             self._forget_tagged(self._tagged.matched(rule))
 
     def forget_name(self, name: str) -> None:
-        """Forget the routes of all keys that bear `name`, whose owner has changed."""
+        """Forget the routes of all keys with `name`, after a change of its owner."""
         if self._tagged.size_bytes:
             self._forget_tagged(self._tagged.of_name(name))
 
