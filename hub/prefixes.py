@@ -17,10 +17,12 @@ prefixes. A node per character would cost three times the memory. Values of one 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import pygtrie
-from sortedcontainers import SortedDict, SortedList
+
+if TYPE_CHECKING:
+    from sortedcontainers import SortedDict, SortedList
 
 V = TypeVar("V", bound=Hashable)
 
@@ -187,6 +189,8 @@ class Filter:
     __slots__ = ("_counts", "minimal")
 
     def __init__(self) -> None:
+        from sortedcontainers import SortedDict, SortedList  # noqa: PLC0415 -- clients have multimaps only, not this package
+
         # Prefix → how many handlers want it. A prefix is there from the first handler that wants it to the last one.
         self._counts: SortedDict = SortedDict()
         # Those prefixes that no other one covers, in their order. `add` and `discard` keep it true.

@@ -187,7 +187,7 @@ async def test_each_address_of_a_name_is_dialled(start_hub: StartHub) -> None:
         async with dialling(near, port, Names("127.0.0.1", "127.0.0.2", "127.0.0.3")) as dialler:
             await eventually(lambda: linked(near) == {"b", "c"})
             assert dialler.addresses == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
-            await eventually(lambda: any("yourself" in str(line.get("reason")) for line in logs))
+            await eventually(lambda: any("peer with itself" in str(line.get("reason")) for line in logs))
             await dialler.look()
     told = [line for line in logs if line["event"] == "no link to peer"]
     assert [line["peer"] for line in told] == [f"tcp://hubs.example:{port} (127.0.0.1)"]
