@@ -10,11 +10,15 @@ python=${PYTHON:-python3}
 tools=$(mktemp -d)
 trap 'rm -rf "$tools"' EXIT
 
+# A copy: a build in place would also take what an earlier one has left in `build`.
+mkdir "$tools/source"
+cp -r pyproject.toml setup.py MANIFEST.in README.md LICENSE hub peers pyspark_hub "$tools/source"
+find "$tools/source" -name '*.so' -delete
 "$python" -m venv "$tools/build"
 "$tools/build/bin/python" -m pip install --quiet --no-compile --require-hashes -r release/build-requirements.txt
 # An image whose hot loops are not compiled would be slow without a sign of it: the build fails instead.
 TOPICHUB_TWINS=${TOPICHUB_TWINS:-required} "$tools/build/bin/python" -m pip wheel --quiet --no-deps --no-build-isolation \
-    --wheel-dir "$tools/wheel" .
+    --wheel-dir "$tools/wheel" "$tools/source"
 "$python" -m venv --without-pip "$target"
 into() { "$tools/build/bin/python" -m pip --python "$target/bin/python" install --quiet --no-compile "$@"; }
 into --require-hashes -r release/requirements.txt

@@ -105,6 +105,7 @@ async def test_many_records(page: Page) -> None:
     first = await record(page, "/many", [{"n": number} for number in range(700)])
     await go(page, f"#/messages?prefix=/many&offset={first}")
     await wait_shown(page, "document.getElementById('history-told').textContent.startsWith('500 of 500')")
+    await wait_shown(page, "document.querySelector('.row:not([hidden])')")
     assert (await rows(page))[0] == ["/many", '{"n":0}']
     await page.evaluate("document.getElementById('history-later').click()")
     await wait_shown(page, "document.querySelector('.row:not([hidden]) .value')?.textContent === '{\"n\":500}'")

@@ -18,7 +18,8 @@ from hub.limits import CoreLimits, QueueLimits, RouteLimits
 from hub.links import Leaves
 from hub.mesh.announcement import Interests, Leaf
 from hub.names.claim import LATEST_US
-from hub.prefixes import Change, Filter, PrefixMultimap
+from hub.prefixes import Change, PrefixMultimap
+from hub.routing.subscriptions import Filter
 from tests.hub.fakes import FakeOutlet, Turn, handler_of, nasty_texts
 
 prefixes = st.lists(st.sampled_from(("/", "a", "/a", "/ab", "é", "//")), max_size=3).map("".join)

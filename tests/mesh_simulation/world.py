@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 from hub.limits import MeshLimits
 from hub.mesh.announcement import Announcement, Digest, Interests, Wanted
 from hub.mesh.mesh import Mesh
-from hub.prefixes import Change, Filter
+from hub.prefixes import Change
+from hub.routing.subscriptions import Filter
 from tests.mesh_simulation.network import SILENT_S, Clock, End, Link, Message, Origin
 
 __all__ = ["QUIET_S", "BrokenPromiseError", "Cable", "Counts", "Ending", "World"]

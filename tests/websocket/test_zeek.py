@@ -16,7 +16,7 @@ from hub.errors import CloseCode
 from hub.labels.envelope import tagged
 from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
-from hub.prefixes import Filter
+from hub.routing.subscriptions import Filter
 from peers.values import CONVERTED_LIMIT_BYTES
 from peers.websocket.batches import ITEMS_LIMIT, encode_message
 from peers.websocket.session import AnsweredError
