@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Wanted
+from hub.mesh.upstream import FAR_EPOCH
 from hub.messages.frame import Frame, Origin, encode_frame
 from hub.settings.settings import MeshSettings, Settings
 from peers.wire.control import decode_notice, encode_origin
@@ -157,6 +158,25 @@ async def test_who_speaks_in_the_name_of_others(pair: QuietPair) -> None:
 # Real hubs.
 
 _DAY_US = 86_400_000_000
+
+
+async def test_a_newer_epoch_in_the_name_of_a_hub_that_is_linked(pair: QuietPair) -> None:
+    hub, far = pair.near, pair.far
+    reader, writer = await hub.client("/a"), await far.client()
+    await hub.client("/b")
+    await eventually(lambda: far.wanted_by(hub) == {"/a", "/b"})
+    peer = await linked(hub)
+    with capture_logs() as logs:
+        for lie in (far.server.core.mesh.origin.epoch + 1_000, FAR_EPOCH):
+            await peer.send(encode_origin(Origin(far.server.id, lie)), publication("/a", "a lie"))
+            assert await reader.values(1) == [("/a", "a lie")]
+            await writer.publish("/b", "unheard")
+            await eventually(lambda lie=lie: far.server.core.mesh.origin.epoch > lie)  # type: ignore[misc]
+            await writer.publish("/a", lie)
+            assert await reader.values(1) == [("/a", lie)]
+            await pair.exchange()
+    assert far.server.core.mesh.clashes == 2
+    assert [line["hub"] for line in logs if "id of this one" in line["event"]] == [far.server.id.hex()]
 
 
 def warnings(logs: Iterable[MutableMapping[str, Any]]) -> list[str]:
