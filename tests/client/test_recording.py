@@ -227,7 +227,7 @@ async def test_what_a_writer_is_refused(place: Place) -> None:
             await writer.publish("$hub/x", 1)
         with pytest.raises(UsageError):
             client.writer("x" * 200)
-        with pytest.raises(RejectedError, match="takes"):
+        with pytest.raises(RejectedError, match="accepts"):
             await writer.publish("/a", bytes(17 << 20))
         assert await writer.publish("/a", 1, sequence=5) == 0
         with pytest.raises(UsageError, match="above 5"):
