@@ -22,7 +22,7 @@ from peers.cli.texts import FlagError, check_positive, encoder, escaped
 from peers.transport.endpoints import Endpoint, Scheme, url_host
 from peers.transport.tls import client_context, explained
 from peers.wire.events import Closing
-from peers.wire.hello import Hello
+from peers.wire.hello import PROTOCOL, Hello
 from peers.wire.scanner import NEED_DATA
 from peers.wire.session import Session
 
@@ -153,7 +153,7 @@ class _NoRoutes:
 def _ask_hub(connection: socket.socket, token: str, read: Callable[[], bytes]) -> str:
     """Exchange HELLO with a hub, and close; return the description of the hub."""
     session: Session[None] = Session("client", _NoRoutes(), _ANSWER_BYTES)
-    connection.sendall(Hello(protocol=1, role="client", name="hub check", token=token).encode())
+    connection.sendall(Hello(protocol=PROTOCOL, role="client", name="hub check", token=token).encode())
     while chunk := read():
         session.feed(chunk)
         while (event := session.next_event()) is not NEED_DATA:

@@ -25,7 +25,7 @@ from peers.cli.run import ConfigFile, Flags
 from peers.cli.texts import escaped, print_json, show
 from peers.daemon.doctor import Finding, State, examine
 from peers.daemon.sources import Loaded, load
-from peers.transport.endpoints import Endpoint
+from peers.transport.endpoints import Endpoint, reachable_host
 
 _ASK_S = 2.0
 _PAGE_BYTES = 4 * 1024 * 1024
@@ -66,8 +66,7 @@ def doctor(
 
 
 def _reachable(endpoint: Endpoint) -> Endpoint:
-    """Return where this machine reaches a listener: one on all interfaces over the loopback interface."""
-    return replace(endpoint, host={"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host))  # noqa: S104
+    return replace(endpoint, host=reachable_host(endpoint.host))
 
 
 def _is_hub(endpoint: Endpoint) -> bool:

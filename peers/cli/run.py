@@ -123,7 +123,7 @@ def _announce(daemon: Daemon) -> None:
     """Print where the hub listens. The address of the page has the admin's token only at the start that made it."""
     import structlog  # noqa: PLC0415 -- as above
 
-    from peers.transport.endpoints import url_host  # noqa: PLC0415
+    from peers.transport.endpoints import reachable_host, url_host  # noqa: PLC0415
     from peers.users.tokens import AdminToken  # noqa: PLC0415
 
     access = daemon.server.settings.access
@@ -133,7 +133,7 @@ def _announce(daemon: Daemon) -> None:
         print(f"  listens on {endpoint.location}")
     for endpoint in daemon.endpoints:
         if endpoint.scheme.is_websocket:
-            host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)  # noqa: S104
+            host = reachable_host(endpoint.host)
             scheme = "https" if endpoint.scheme.is_secure else "http"
             print(f"  page       {scheme}://{url_host(host)}:{endpoint.port}/{shown}")
     if access.admin_token:

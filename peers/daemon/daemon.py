@@ -28,7 +28,7 @@ from hub.errors import CloseCode, StorageError
 from hub.limits import Overflow, QueueLimits
 from hub.quotas import Resource
 from hub.settings.keys import reloaded
-from hub.settings.settings import Settings
+from hub.settings.settings import Limits, Settings
 from peers.admin.services import add_services
 from peers.admin.state import Telling
 from peers.connections.broker import broker_connection
@@ -95,6 +95,11 @@ class Prepared(NamedTuple):
     vouching: Vouching
     applied: list[str]  # Changed keys that are taken
     needs_restart: list[str]  # Changed keys that are not
+
+
+def descriptors_of_connections(limits: Limits) -> int:
+    """Return how many descriptors the connections that are allowed need, with those for the hub itself."""
+    return limits.connections + limits.newcomers + limits.tls_handshakes + RESERVED_DESCRIPTORS
 
 
 class Daemon:
@@ -384,7 +389,7 @@ class Daemon:
         listens_unix = any(endpoint.scheme is Scheme.UNIX for endpoint in self._loaded.listen)
         shared = self.server.settings.shm.descriptors if listens_unix else 0
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        needed = limits.connections + limits.newcomers + limits.tls_handshakes + RESERVED_DESCRIPTORS + shared
+        needed = descriptors_of_connections(limits) + shared
         if soft != resource.RLIM_INFINITY and soft < needed:
             wanted = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
             for number in (wanted, min(wanted, _OPEN_MAX)):

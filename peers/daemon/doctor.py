@@ -28,9 +28,9 @@ from hub import __version__
 from hub.errors import HubError
 from hub.settings.settings import Settings
 from hub.twins import missing
-from peers.daemon.daemon import RESERVED_DESCRIPTORS
+from peers.daemon.daemon import descriptors_of_connections
 from peers.daemon.sources import Loaded, is_loopback, reaches_strangers
-from peers.server.memory import MEMORY_PART, available_bytes
+from peers.server.memory import MEMORY_PART, available_bytes, memory_limit_bytes
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls import server_context
 from peers.users.users import read_users
@@ -285,7 +285,7 @@ def _stores(settings: Settings) -> Iterator[Finding]:
 
 def _system(loaded: Loaded) -> Iterator[Finding]:
     limits = loaded.settings.limits
-    needed = limits.connections + limits.newcomers + limits.tls_handshakes + RESERVED_DESCRIPTORS
+    needed = descriptors_of_connections(limits)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         text = f"at most {hard:,} open files; limits.connections = {limits.connections:,} needs {needed:,}"
@@ -293,7 +293,7 @@ def _system(loaded: Loaded) -> Iterator[Finding]:
     else:
         yield ok("open files", f"enough for {limits.connections:,} connections")
     available = available_bytes()
-    budget = limits.memory_bytes or int(available * MEMORY_PART)
+    budget = memory_limit_bytes(limits.memory_bytes)
     text = f"budget {budget / 1e6:,.0f} MB of {available / 1e6:,.0f} MB"
     if limits.memory_bytes > available * MEMORY_PART:
         fix = (

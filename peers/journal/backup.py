@@ -17,13 +17,22 @@ from typing import NamedTuple
 import apsw
 
 from hub.errors import JournalUnavailableError, UsageError
-from peers.journal.folder import FILE_MODE, MAKING, Folder, check_is_folder, firsts, segment_path, translated
+from peers.journal.folder import (
+    CONSUMERS,
+    FILE_MODE,
+    MAKING,
+    Folder,
+    check_is_folder,
+    firsts,
+    making,
+    segment_path,
+    translated,
+)
 from peers.journal.tier.tiering import TIER_FILE
 from peers.journal.view import View
 
 _BUSY_MS = 10_000
 _COPY_BYTES = 1024 * 1024
-CONSUMERS = "consumers.db"  # SQLite, in the folder of the journal
 
 OnSegment = Callable[[str, int, int], object]  # called before each segment: its name, its number, their count
 
@@ -85,8 +94,8 @@ def _check_same(source: str, target: str) -> None:
 
 
 def _copy_consumers(source: Path, target: Path) -> None:
-    making = target.with_name(target.name + MAKING)
-    for left in (making, Path(f"{making}-wal"), Path(f"{making}-shm")):
+    copy = target.with_name(target.name + MAKING)
+    for left in (copy, Path(f"{copy}-wal"), Path(f"{copy}-shm")):
         left.unlink(missing_ok=True)
     if not source.exists():
         target.unlink(missing_ok=True)
@@ -94,11 +103,11 @@ def _copy_consumers(source: Path, target: Path) -> None:
     try:
         with closing(apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)) as database:
             database.set_busy_timeout(_BUSY_MS)
-            database.execute("VACUUM INTO ?", (str(making),))
+            database.execute("VACUUM INTO ?", (str(copy),))
     except apsw.Error as error:
         raise JournalUnavailableError(f"{source}: {error}") from error
-    making.chmod(FILE_MODE)
-    making.replace(target)
+    copy.chmod(FILE_MODE)
+    copy.replace(target)
     for left in (Path(f"{target}-wal"), Path(f"{target}-shm")):
         left.unlink(missing_ok=True)
 
@@ -121,12 +130,9 @@ def _copy_segment(source: Path, target: Path) -> int:
             there = target.stat()
             if (there.st_size, there.st_mtime_ns) == (status.st_size, status.st_mtime_ns):
                 return 0
-        making = target.with_name(target.name + MAKING)
-        with os.fdopen(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as copy:
+        with making(str(target)) as descriptor, os.fdopen(descriptor, "wb", closefd=False) as copy:
             shutil.copyfileobj(opened, copy, _COPY_BYTES)
-            copy.flush()
-            os.fsync(copy.fileno())
             size = copy.tell()
-        os.utime(making, ns=(status.st_atime_ns, status.st_mtime_ns))
-        making.replace(target)
+        os.close(descriptor)
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
         return size

@@ -25,7 +25,8 @@ MAKING = ".new"  # suffix of a file in the making
 _FOLDER_MODE = 0o700
 _SUFFIX = ".seg"
 _DIGITS = 20  # names sort as their numbers do: offsets have 19 digits at most
-_HARMLESS = frozenset({"lost+found", "consumers.db", "consumers.db-wal", "consumers.db-shm"})
+CONSUMERS = "consumers.db"  # SQLite, in the folder of the journal
+_HARMLESS = frozenset({"lost+found", CONSUMERS, f"{CONSUMERS}-wal", f"{CONSUMERS}-shm"})
 """Names allowed in a folder that becomes a journal: those of a file system's root, and the positions of consumers of a
 journal whose segments were deleted."""
 

@@ -32,6 +32,7 @@ from hub.settings.settings import JournalSettings, Limits
 from hub.topics import check_prefix
 from peers.journal.consumers.positions import Positions
 from peers.journal.consumers.service import Consumers
+from peers.journal.folder import CONSUMERS
 from peers.journal.forms import Order, may_read
 from peers.journal.readers import Deliver, Readers, SharedPieces
 from peers.journal.recorder import Answer, Progress, Recorder, Writer
@@ -172,7 +173,7 @@ class Journal:
         self.id = store.id
         self._epochs = store.epochs
         try:  # before anything else knows of this journal
-            path, is_full = f"{settings.path}/consumers.db", settings.sync == "full"
+            path, is_full = f"{settings.path}/{CONSUMERS}", settings.sync == "full"
             positions = Positions(path, self.id, epoch=self.epoch, full_sync=is_full)
         except BaseException:
             store.close()

@@ -48,6 +48,11 @@ _NODE_EXPECTED = "a node of the cluster's layout, 1 to 63 of letters, digits, '-
 _COST_MEANS = "belongs to a URL of --peer or --listen: it is the cost of a link between hubs"
 
 
+def reachable_host(host: str) -> str:
+    """Return where this machine reaches a listener: one on all interfaces over the loopback interface."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+
+
 def url_host(host: str) -> str:
     """Return a host as in a URL: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host

@@ -37,6 +37,8 @@ from hub.limits import Overflow
 from peers.client import MessageStream, QueueWish, connect
 from tests.daemon.hub_process import HubProcess
 from tests.hubs.authority import Authority
+from tests.links.way import Way
+from tests.workers.conftest import is_worker, workers_of
 
 _PUBLISHERS, _READERS, _SLOW_READERS, _FOLLOWERS = 2, 10, 3, 3
 _STEP_S = 0.02
@@ -73,11 +75,6 @@ class Reader:
 def memory_of(pid: int) -> int:
     """Return the resident memory of a process, bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def workers_of(pid: int) -> list[int]:
-    children = [child for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
-    return [int(child) for child in children if b"worker" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 class Run:
@@ -175,9 +172,14 @@ class Run:
         while await self.every(1):
             self.memory.append(memory_of(hub.pid))
 
+    async def cut(self, way: Way) -> None:
+        while await self.every(2):
+            way.cut()
+            self.counts["times all connections of followers were cut"] += 1
+
     async def kill_workers(self, hub: HubProcess) -> None:
         while await self.every(20):
-            if workers := workers_of(hub.pid):
+            if workers := [pid for pid in workers_of(hub.pid) if is_worker(pid)]:
                 with suppress(ProcessLookupError):
                     os.kill(workers[self.counts["killed workers"] % len(workers)], signal.SIGKILL)
                 self.counts["killed workers"] += 1
@@ -194,39 +196,6 @@ class Run:
                 else:
                     self.confirmed.append(number)
                 number += 1
-
-
-class CutLine:
-    """A TCP relay that cuts all its connections now and then."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._open: set[asyncio.StreamWriter] = set()
-        self.cut_total = 0
-
-    async def start(self) -> str:
-        self._server = await asyncio.start_server(self._relay, "127.0.0.1", 0)
-        return f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._port)
-        self._open |= {writer, back}
-
-        async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-            with suppress(OSError):
-                while data := await source.read(1 << 16):
-                    target.write(data)
-                    await target.drain()
-            target.close()
-
-        await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
-        self._open -= {writer, back}
-
-    async def cut(self, run: Run) -> None:
-        while await run.every(2):
-            for writer in list(self._open):
-                writer.transport.abort()
-                self.cut_total += 1
 
 
 async def main(minutes: float, rate: int) -> int:
@@ -256,8 +225,9 @@ async def main(minutes: float, rate: int) -> int:
             stack.push_async_callback(crew.kill)
             await crew.wait_up(2)
             url, tls_url = str(hub.endpoints[0]), str(hub.endpoints[1])
-            line = CutLine(hub.endpoints[0].port)
-            cut_url = await line.start()
+            way = await Way(hub.endpoints[0]).start()
+            stack.push_async_callback(way.stop)
+            cut_url = str(way.endpoint)
             async with asyncio.TaskGroup() as group:
                 for number in range(_READERS):
                     is_secure = number % 3 == 0
@@ -277,11 +247,11 @@ async def main(minutes: float, rate: int) -> int:
                     group.create_task(run.publish(url, number))
                 for work in (
                     run.churn(url), run.renew(hub, authority, tls_url), run.take_tier_away(tier), run.watch_memory(hub),
-                    run.kill_workers(crew), run.confirm(f"tcp://127.0.0.1:{port}"), line.cut(run), show(run),
+                    run.kill_workers(crew), run.confirm(f"tcp://127.0.0.1:{port}"), run.cut(way), show(run),
                 ):  # fmt: skip
                     group.create_task(work)
             recorded = await values_in(f"unix://{folder}/crew.sock", "/confirmed")
-            return report(run, line, recorded)
+            return report(run, recorded)
 
 
 async def values_in(url: str, prefix: str) -> Counter[int]:
@@ -296,7 +266,7 @@ async def show(run: Run) -> None:
         print(f"{minutes:5.1f} min: {received:,} received, {run.memory[-1] / 1e6:,.1f} MB", flush=True)
 
 
-def report(run: Run, line: CutLine, recorded: Counter[int]) -> int:
+def report(run: Run, recorded: Counter[int]) -> int:
     seconds = time.monotonic() - run.begun_s
     print(f"\n{'reader':<16}{'received':>14}{'missing':>12}{'reported':>12}{'repeated':>10}")
     for one in run.readers:
@@ -308,7 +278,6 @@ def report(run: Run, line: CutLine, recorded: Counter[int]) -> int:
     print(f"\n{deliveries:,.0f} deliveries/s over {seconds / 60:.1f} minutes")
     for name, count in run.counts.items():
         print(f"{count:,} {name}")
-    print(f"{line.cut_total:,} connections cut")
     print(f"{len(run.confirmed):,} confirmed messages, {len(lost):,} of them not exactly once in the journal")
     print(
         f"memory of the hub: {steady[0] / 1e6:.1f} MB after a sixth, {steady[-1] / 1e6:.1f} MB at the end: "
