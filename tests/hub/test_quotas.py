@@ -25,9 +25,11 @@ from hub.quotas import (
 )
 
 
-def users(total: int, *limits: int | None) -> tuple[Whole, list[Usage]]:
+def users(
+    total: int, *limits: int | None, on_nothing: Callable[[], object] = lambda: None
+) -> tuple[Whole, list[Usage]]:
     whole = Whole(Resource.PREFIXES, total)
-    return whole, [Usage(whole, f"user{number}", limit, lambda: None) for number, limit in enumerate(limits)]
+    return whole, [Usage(whole, f"user{number}", limit, on_nothing) for number, limit in enumerate(limits)]
 
 
 def take_all(usage: Usage) -> int:
@@ -52,75 +54,53 @@ def test_another_limit() -> None:
 
 
 def test_refusals_are_counted_and_told() -> None:
-    whole, (alice, bob) = users(600, 5, None)
-    alice.require(5)
-    with pytest.raises(RejectedError) as error:
-        alice.require(2)
-    assert error.value.code == CloseCode.TRY_AGAIN_LATER
-    assert error.value.text == "user user0 has 5 prefixes, 2 more are too many: the limit for this user is 5"
-    with pytest.raises(RejectedError) as error:
-        bob.require(400)
-    assert error.value.text == (
-        "user user1 has 0 prefixes, 400 more are too many: the fair share is 297 now, of 600 in all"
-    )
-    assert (alice.refused_total, bob.refused_total, whole.refused_total) == (1, 1, 2)
-
-
-def test_whoever_holds_nothing_more_is_told_of() -> None:
     told: list[int] = []
-    usage = Usage(Whole(Resource.RULES, 10), "alice", None, lambda: told.append(1))
-    usage.require(2)
-    usage.give_back(1)
-    assert not told
-    usage.give_back(1)
-    usage.require(1)
-    usage.give_back(1)
+    whole, (alice, bob) = users(600, 5, None, on_nothing=lambda: told.append(1))
+    alice.require(5)
+    for usage, amount, text in (
+        (alice, 2, "user user0 has 5 prefixes, 2 more are too many: the limit for this user is 5"),
+        (bob, 400, "user user1 has 0 prefixes, 400 more are too many: the fair share is 297 now, of 600 in all"),
+    ):
+        with pytest.raises(RejectedError) as error:
+            usage.require(amount)
+        assert (error.value.code, error.value.text) == (CloseCode.TRY_AGAIN_LATER, text)
+    assert (alice.refused_total, bob.refused_total, whole.refused_total) == (1, 1, 2)
+    alice.give_back(4)
+    assert not told, "whoever holds nothing more is told of"
+    alice.give_back(1)
+    alice.require(1)
+    alice.give_back(1)
     assert len(told) == 2
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["all", "some", "less", "gone"]), st.integers(1, 10**6)))
 
 
-def promised(total: int, sharers: int) -> int:
-    return total // (sharers * (sharers + 1))
-
-
-@given(total=st.integers(1, 10**6), steps=STEPS)
-def test_the_promise(total: int, steps: list[tuple[int, str, int]]) -> None:
-    whole, some = users(total, *[None] * 8)
-    acts: dict[str, Callable[[Usage, int], object]] = {
-        "all": lambda usage, _: take_all(usage),
-        "some": lambda usage, amount: usage.take(min(amount, usage.room)),
-        "less": lambda usage, amount: usage.give_back(min(amount, usage.held)),
-        "gone": lambda usage, _: usage.give_back(usage.held),
-    }
-    for number, act, amount in steps:
-        acts[act](some[number], amount)
-        held = sorted((usage.held for usage in some), reverse=True)
-        assert whole.free == total - sum(held)
-        assert whole.sharers == sum(1 for each in held if each)
-        for count in range(1, len(some) + 1):
-            assert sum(held[:count]) * (count + 1) <= total * count
-        for usage in some:
-            sharers = whole.sharers + (not usage.held)
-            assert usage.most >= promised(total, sharers)
-
-
-@given(total=st.integers(1, 10**6), limits=st.lists(st.integers(0, 10**6), min_size=1, max_size=3), steps=STEPS)
-def test_the_promise_beside_those_with_limits(total: int, limits: list[int], steps: list[tuple[int, str, int]]) -> None:
-    whole, some = users(total, *[None] * 5, *limits)
+@given(total=st.integers(1, 10**6), limits=st.lists(st.integers(0, 10**6), max_size=3), steps=STEPS)
+def test_the_promise(total: int, limits: list[int], steps: list[tuple[int, str, int]]) -> None:
+    """Who has no limit of his own is promised a part of what those with limits leave."""
+    whole, some = users(total, *[None] * (5 if limits else 8), *limits)
+    unbound = some[: -len(limits) or None]
     for number, act, amount in steps:
         usage = some[number % len(some)]
-        if act in {"all", "some"}:
-            usage.take(usage.room if act == "all" else min(amount, usage.room))
-        else:
-            usage.give_back(usage.held if act == "gone" else min(amount, usage.held))
-        assert whole.free >= 0
+        match act:
+            case "all" if usage.limit is None:
+                take_all(usage)
+            case "all" | "some":
+                usage.take(usage.room if act == "all" else min(amount, usage.room))
+            case _:
+                usage.give_back(usage.held if act == "gone" else min(amount, usage.held))
+        held = sorted((usage.held for usage in some), reverse=True)
+        assert whole.free == total - sum(held) >= 0
         assert all(one.held <= one.limit for one in some if one.limit is not None)
+        if not limits:
+            assert whole.sharers == sum(1 for each in held if each)
+            assert all(sum(held[:count]) * (count + 1) <= total * count for count in range(1, len(some) + 1))
         by_limits = sum(one.held for one in some if one.limit is not None)
-        for one in some[:5]:
+        for one in unbound:
             sharers = whole.sharers + (not one.held)
-            assert one.most * sharers * (sharers + 1) > total - sharers * by_limits - sharers * (sharers + 1)
+            parts = sharers * (sharers + 1)
+            assert one.most >= total // parts if not limits else one.most * parts > total - sharers * by_limits - parts
 
 
 NOBODY: frozenset[str] = frozenset()
@@ -208,36 +188,30 @@ LIMITS = QuotaLimits(
 )
 
 
-def test_the_largest_of_several_roles() -> None:
-    assert LIMITS.of("bob", frozenset({"small", "large"})) == SetLimits(
-        {Resource.RULES: 20, Resource.NAMES: 1}, RateLimits(20, 100)
-    )
+@pytest.mark.parametrize(
+    ("user", "roles", "limits"),
+    [
+        ("bob", {"small", "large"}, SetLimits({Resource.RULES: 20, Resource.NAMES: 1}, RateLimits(20, 100))),
+        ("alice", set(), SetLimits({Resource.RULES: 5}, RateLimits(bytes_per_s=7))),
+        ("alice", {"small", "large"}, SetLimits({Resource.RULES: 5, Resource.NAMES: 1}, RateLimits(20, 7))),
+    ],
+)
+def test_the_largest_of_several_roles_and_what_is_set_for_a_user(user: str, roles: set[str], limits: SetLimits) -> None:
+    assert LIMITS.of(user, frozenset(roles)) == limits
 
 
-def test_what_is_set_for_the_user_himself_wins() -> None:
-    assert LIMITS.of("alice", frozenset()) == SetLimits({Resource.RULES: 5}, RateLimits(bytes_per_s=7))
-    assert LIMITS.of("alice", frozenset({"small", "large"})) == SetLimits(
-        {Resource.RULES: 5, Resource.NAMES: 1}, RateLimits(20, 7)
-    )
-
-
-def test_messages() -> None:
+def test_a_rate() -> None:
     rate = Rate(RateLimits(messages_per_s=10))
     assert rate.is_limited
     assert rate.spend(10, 10**9, 100.0) == 0
     assert rate.spend(5, 0, 100.0) == pytest.approx(0.5)
-    assert rate.wait_s(100.2) == pytest.approx(0.3)
-    assert rate.wait_s(100.5) == pytest.approx(0)
+    assert [rate.wait_s(100.2), rate.wait_s(100.5)] == pytest.approx([0.3, 0])
     assert rate.spend(0, 0, 101.0) == 0
-
-
-def test_another_rate() -> None:
-    rate = Rate(RateLimits(messages_per_s=10))
-    rate.spend(30, 0, 1.0)
+    rate.spend(30, 0, 102.0)
     rate.set_limits(RateLimits(messages_per_s=10, bytes_per_s=5))
-    assert rate.wait_s(1.0) == pytest.approx(2.0)
+    assert rate.wait_s(102.0) == pytest.approx(2.0)
     rate.set_limits(RateLimits(messages_per_s=40))
-    assert rate.wait_s(1.0) == 0
+    assert rate.wait_s(102.0) == 0
     rate.set_limits(RateLimits())
     assert not rate.is_limited
 

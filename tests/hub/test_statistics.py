@@ -37,18 +37,15 @@ def told(history: Ring, after: int | None = None) -> tuple[int, list[float | Non
     return found["first"], found["figures"]["in_messages"]
 
 
-def test_rates_have_the_mean_and_heights_the_largest() -> None:
+def test_a_ring() -> None:
     history = Ring(step_s=STEP_S)
     for second, value in [(10, 4), (11, 8), (12, 0)]:
         history.add(second, sample(value))
         figures = history.behind()["figures"]
     for name in FIGURES:
-        assert figures[name][-1] == (8 if name in HEIGHTS else 4), name
+        assert figures[name][-1] == (8 if name in HEIGHTS else 4), "rates have the mean, and heights the largest"
     history.add(15, sample(1))
     assert told(history)[1][-2:] == [4, 1]
-
-
-def test_what_one_has_is_left_out() -> None:
     history = Ring()
     for second in range(100, 200):
         history.add(second, sample(second))
@@ -65,19 +62,16 @@ def part(first: int, *values: float | None, points: int = 60) -> dict[str, Any]:
 
 def test_processes_are_added_up_by_number() -> None:
     found = merged([part(10, 1, 2, None, 3), part(11, 5, None, 7), part(0)])
+    added, largest = [1, 7, None, 10], [1, 5, None, 7]
     assert found["first"] == 10
-    assert found["figures"]["in_messages"] == [1, 7, None, 10]
-    assert found["figures"]["connections"] == [1, 7, None, 10]
-    assert found["figures"]["lag_s"] == [1, 5, None, 7]
-
-
-def test_processes_wait_for_each_other() -> None:
-    found = merged([part(10, 1, 2, 3), part(10, 4)])
-    assert (found["first"], found["figures"]["in_messages"]) == (10, [5])
-    found = merged([part(11, 2, 3), part(11)])
-    assert (found["first"], found["figures"]["in_messages"]) == (11, [])
-    found = merged([part(10, 1, 2, 3, 4), part(10, 4)])
-    assert (found["first"], found["figures"]["in_messages"]) == (10, [5, 2, 3, 4])
+    assert [found["figures"][name] for name in ("in_messages", "connections", "lag_s")] == [added, added, largest]
+    for parts, first, values in (  # they wait for each other
+        ([part(10, 1, 2, 3), part(10, 4)], 10, [5]),
+        ([part(11, 2, 3), part(11)], 11, []),
+        ([part(10, 1, 2, 3, 4), part(10, 4)], 10, [5, 2, 3, 4]),
+    ):
+        found = merged(parts)
+        assert (found["first"], found["figures"]["in_messages"]) == (first, values)
 
 
 def counters(published: int = 0, delivered: int = 0, dropped: int = 0, queued: int = 0) -> Counters:
@@ -95,27 +89,27 @@ def figures(recent: Recent, key: int) -> dict[str, list[float]]:
     return {name: [one for one in values if one is not None] for name, values in found["figures"].items()}
 
 
+def rates_of(recent: Recent, key: int, since_s: float, counted: Counters, now_s: float) -> dict[str, float]:
+    told = recent.rates(key, since_s, counted, now_s)
+    assert told is not None
+    return told
+
+
 def test_who_has_come_since_then_is_measured_from_then_on() -> None:
     recent = Recent()
     assert recent.rates(1, 50.0, counters(published=5), 50.9) is None
-    told = recent.rates(1, 50.0, counters(published=10), 52.0)
-    assert told is not None
-    assert told["in_messages"] == 5
+    assert rates_of(recent, 1, 50.0, counters(published=10), 52.0)["in_messages"] == 5
     mark(recent, 55.0)
     mark(recent, 60.0, c2=counters(published=1))
-    told = recent.rates(2, 58.0, counters(published=12), 64.0)
-    assert told is not None
-    assert told["in_messages"] == 2
+    assert rates_of(recent, 2, 58.0, counters(published=12), 64.0)["in_messages"] == 2
 
 
 def test_what_comes_for_a_slow_one() -> None:
     recent = Recent()
     mark(recent, 10.0, c1=counters(delivered=100, queued=50))
-    told = recent.rates(1, 0.0, counters(delivered=180, dropped=60, queued=30), 20.0)
-    assert told is not None
+    told = rates_of(recent, 1, 0.0, counters(delivered=180, dropped=60, queued=30), 20.0)
     assert (told["out_messages"], told["dropped_messages"], told["offered_messages"]) == (8, 6, 12)
-    told = recent.rates(1, 0.0, counters(delivered=90, dropped=60, queued=0), 20.0)
-    assert told is not None
+    told = rates_of(recent, 1, 0.0, counters(delivered=90, dropped=60, queued=0), 20.0)
     assert told["out_messages"] == told["offered_messages"] == 0
 
 
@@ -172,41 +166,30 @@ def loss(second: int, number: int = 1, messages: int = 1, label: str = "") -> Lo
     return Loss(second, number, label or f"n{number}", messages, "drop-oldest")
 
 
+def losses_of(*some: Loss) -> Losses:
+    losses = Losses()
+    for one in some:
+        losses.add(one)
+    return losses
+
+
 def test_losses_of_a_minute_are_added_up() -> None:
-    losses = Losses()
-    for second, number, messages in [(100, 1, 5), (101, 1, 6), (130, 2, 7), (159, 1, 1)]:
-        losses.add(loss(second, number, messages))
-    found = losses.minute(159)
-    assert (found.messages, found.named, found.labels, found.others) == (19, {1: 12, 2: 7}, {1: "n1", 2: "n2"}, 0)
-
-
-def test_what_is_older_counts_no_more() -> None:
-    losses = Losses()
-    losses.add(loss(100, 1, 5))
-    losses.add(loss(130, 2, 7))
-    assert losses.minute(155).named == {1: 5, 2: 7}
-    assert losses.minute(160) == (7, {2: 7}, {2: "n2"}, 0)
-    assert losses.minute(1000) == (0, {}, {}, 0)
-
-
-def test_very_many_are_counted_together() -> None:
-    losses = Losses()
-    for number in range(NAMED + 10):
-        losses.add(loss(100, number, 2))
-        losses.add(loss(101, number, 1))
-    found = losses.minute(101)
+    some = losses_of(loss(100, 1, 5), loss(101, 1, 6), loss(130, 2, 7), loss(159, 1, 1))
+    assert some.minute(159) == (19, {1: 12, 2: 7}, {1: "n1", 2: "n2"}, 0)
+    older = losses_of(loss(100, 1, 5), loss(130, 2, 7))
+    assert older.minute(155).named == {1: 5, 2: 7}
+    assert older.minute(160) == (7, {2: 7}, {2: "n2"}, 0)
+    assert older.minute(1000) == (0, {}, {}, 0)
+    many = losses_of(*(loss(second, number, 102 - second) for number in range(NAMED + 10) for second in (100, 101)))
+    found = many.minute(101)
     assert (found.messages, len(found.named), found.others) == (3 * (NAMED + 10), NAMED, 30)
 
 
-def test_the_last_ones_are_told_newest_first() -> None:
-    losses = Losses()
-    for second in range(KEPT + 5):
-        losses.add(loss(second, second % 2))
+def test_the_last_losses_are_told_newest_first() -> None:
+    losses = losses_of(*(loss(second, second % 2) for second in range(KEPT + 5)))
     assert [one.second for one in losses.last(limit=3)] == [KEPT + 4, KEPT + 3, KEPT + 2]
     assert [one.second for one in losses.last(1, 2)] == [KEPT + 3, KEPT + 1]
-    assert len(losses.last()) == KEPT
-    assert losses.last(limit=0) == []
-    assert losses.last(4711) == []
+    assert (len(losses.last()), losses.last(limit=0), losses.last(4711)) == (KEPT, [], [])
 
 
 @pytest.mark.parametrize(
@@ -226,7 +209,7 @@ def test_the_last_ones_are_told_newest_first() -> None:
             "3 of 214 subscribers are slow, 1 message was dropped in the last minute, by `sensor-7`.",
         ),
         (
-            State(300, 214, 3, 100, (("a", 50), ("b", 30), ("c", 20)), 3),
+            State(300, 214, 3, 100, (("a", 50), ("b", 30), ("c", 20)), 3, (4,)),
             "3 of 214 subscribers are slow, 100 messages were dropped in the last minute, most of them by `a`.",
         ),
         (
@@ -246,6 +229,7 @@ def test_the_last_ones_are_told_newest_first() -> None:
 def test_the_sentence(state: State, text: str) -> None:
     assert sentence(state) == text
     assert state.fields()["text"] == text
+    assert State.of(state.fields()) == state
 
 
 @pytest.mark.parametrize(
@@ -260,11 +244,6 @@ def test_processes_are_put_together() -> None:
     one = State(10, 5, 1, 30, (("a", 20), ("b", 10)), 2, (4,), ("the hub is stopping",))
     other = State(1, 1, 1, 15, (("b", 15),), 1, (7,), ("the hub is stopping",))
     assert one.plus(other) == State(11, 6, 2, 45, (("b", 25), ("a", 20)), 3, (4, 7), ("the hub is stopping",))
-
-
-def test_what_is_told_can_be_taken_back() -> None:
-    state = State(10, 5, 1, 30, (("a", 20), ("b", 10)), 2, (4,), ("the hub is stopping",))
-    assert State.of(state.fields()) == state
 
 
 def test_who_has_lost_what() -> None:
@@ -390,27 +369,22 @@ def test_labels_do_not_make_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     assert messages_of(counted) == {"/door": 20}
 
 
-def rates(**topics: float) -> list[Rate]:
-    return [Rate(topic, rate, 10 * rate, 1000 * rate) for topic, rate in topics.items()]
+RATES = {"/zeek/dns/a": 5, "/zeek/dns/b": 3, "/zeek/conn": 1, "/zeek": 2, "plain": 7, "plain/x": 0.5}
+SOME = [Rate(topic, rate, 10 * rate, 1000 * rate) for topic, rate in RATES.items()]
 
 
-SOME = rates(**{"/zeek/dns/a": 5, "/zeek/dns/b": 3, "/zeek/conn": 1, "/zeek": 2, "plain": 7, "plain/x": 0.5})
-
-
-def shown(under: str) -> list[tuple[str, bool, int, float]]:
-    return [(node.prefix, node.is_topic, node.topics, node.messages_per_s) for node in nodes_under(under, SOME)]
-
-
-def test_levels() -> None:
-    assert shown("") == [
-        ("/zeek/", False, 3, 9),
-        ("plain", True, 1, 7),
-        ("/zeek", True, 1, 2),
-        ("plain/", False, 1, 0.5),
-    ]
-    assert shown("/zeek/") == [("/zeek/dns/", False, 2, 8), ("/zeek/conn", True, 1, 1)]
-    assert shown("/zeek/dns/") == [("/zeek/dns/a", True, 1, 5), ("/zeek/dns/b", True, 1, 3)]
-    assert shown("/nothing/") == []
+@pytest.mark.parametrize(
+    ("under", "nodes"),
+    [
+        ("", [("/zeek/", False, 3, 9), ("plain", True, 1, 7), ("/zeek", True, 1, 2), ("plain/", False, 1, 0.5)]),
+        ("/zeek/", [("/zeek/dns/", False, 2, 8), ("/zeek/conn", True, 1, 1)]),
+        ("/zeek/dns/", [("/zeek/dns/a", True, 1, 5), ("/zeek/dns/b", True, 1, 3)]),
+        ("/nothing/", []),
+    ],
+)
+def test_levels(under: str, nodes: list[tuple[str, bool, int, float]]) -> None:
+    found = nodes_under(under, SOME)
+    assert [(node.prefix, node.is_topic, node.topics, node.messages_per_s) for node in found] == nodes
 
 
 def test_what_there_is_no_room_for_is_told_together() -> None:

@@ -93,39 +93,32 @@ def test_sections_stand_where_they_can_be_mapped(twin: SimpleNamespace, block: b
 )
 def test_refuses_what_contradicts_itself(twin: SimpleNamespace, place: int, form: str, number: int) -> None:
     damaged = changed(PLAIN, place, form, number)
-    for function in (
-        twin.read_layout,
-        twin.to_frames,
-        lambda block: twin.select(block, 8, 9, None),
-        lambda block: twin.merge([PLAIN, block]),
+    for function, *arguments in (
+        *((twin.read_layout, damaged), (twin.to_frames, damaged)),
+        *((twin.select, damaged, 8, 9, None), (twin.merge, [PLAIN, damaged])),
     ):
         with pytest.raises(ValueError, match=r"\w"):
-            function(damaged)
+            function(*arguments)
+
+
+(TWO_LONG,) = PURE.pack([(0, single(b"a" * 65_535, b"\1") + single(b"b" * 65_535, b"\2"))], 0)
+"""Two topics of 65,535 bytes are two; the same bytes are not one of 65,536 and another."""
 
 
 @both
-def test_refuses_offsets_that_do_not_ascend(twin: SimpleNamespace) -> None:
-    at = PURE.read_layout(SPARSE).offsets
-    for place, offset in ((at, 6), (at + 8, 7), (at + 8, 11), (at + 24, 2**62), (at + 24, -1), (at, -1)):
-        with pytest.raises(ValueError, match="offsets"):
-            twin.read_layout(changed(SPARSE, place, "<q", offset))
-
-
-@both
-def test_refuses_an_encoding_that_no_frame_bears(twin: SimpleNamespace) -> None:
-    place = PURE.read_layout(ENCODED).encodings
-    assert twin.read_layout(changed(ENCODED, place, "<B", 3))
-    with pytest.raises(ValueError, match="two bits"):
-        twin.read_layout(changed(ENCODED, place, "<B", 4))
-
-
-@both
-def test_refuses_a_topic_that_no_frame_bears(twin: SimpleNamespace) -> None:
-    """Two topics of 65,535 bytes are two; the same bytes are not one of 65,536 and another."""
-    (block,) = PURE.pack([(0, single(b"a" * 65_535, b"\1") + single(b"b" * 65_535, b"\2"))], 0)
-    assert twin.read_layout(block).topic_bytes == 131_070
-    with pytest.raises(ValueError, match="longer than a frame can bear"):
-        twin.read_layout(changed(block, PURE.read_layout(block).topic_ends + 4, "<i", 65_536))
+def test_refuses_what_no_frame_bears(twin: SimpleNamespace) -> None:
+    at, encodings = PURE.read_layout(SPARSE).offsets, PURE.read_layout(ENCODED).encodings
+    ends = PURE.read_layout(TWO_LONG).topic_ends
+    assert twin.read_layout(TWO_LONG).topic_bytes == 131_070
+    assert twin.read_layout(changed(ENCODED, encodings, "<B", 3))
+    offsets = ((at, 6), (at + 8, 7), (at + 8, 11), (at + 24, 2**62), (at + 24, -1), (at, -1))
+    for block, text in (
+        *((changed(SPARSE, place, "<q", offset), "offsets") for place, offset in offsets),
+        (changed(ENCODED, encodings, "<B", 4), "two bits"),
+        (changed(TWO_LONG, ends + 4, "<i", 65_536), "longer than a frame can bear"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            twin.read_layout(block)
 
 
 @both
@@ -154,32 +147,25 @@ BROKER = encode_frame(KIND_MESSAGES, b"\3abc", key=b"/z", flags=BROKER_FLAGS)
 (MIXED_ENCODED,) = pack([(1_000, MIXED_FRAMES), (1_001, BROKER)], 7)
 MIXED_SPARSE = select(MIXED_ENCODED, 0, 100, b"\1\0\1")
 
-blocks = pytest.mark.parametrize("block", [MIXED, MIXED_ENCODED, MIXED_SPARSE], ids=["plain", "encoded", "sparse"])
-
 
 def test_shows_its_columns() -> None:
-    block = Block.parse(MIXED_ENCODED)
+    block, sparse = Block.parse(MIXED_ENCODED), Block.parse(MIXED_SPARSE)
     assert (block.data, block.count, block.first, block.next) == (MIXED_ENCODED, 4, 7, 11)
-    assert block.offsets is None
-    assert list(block.times) == [1_000, 1_000, 1_000, 1_001]
-    assert list(block.topic_nos) == [0, 0, 1, 2]
     assert block.topics == ["/a", "/ä", "/z"]
-    assert list(block.value_ends) == [0, 1, 5, 6, 10]
-    assert block.encodings is not None
-    assert list(block.encodings) == [0, 0, 0, 1]
+    columns = (block.times, block.topic_nos, block.value_ends, block.encodings or (), sparse.offsets or ())
+    assert list(map(list, columns)) == [
+        *([1_000, 1_000, 1_000, 1_001], [0, 0, 1, 2], [0, 1, 5, 6, 10], [0, 0, 0, 1], [7, 8, 10])
+    ]
     assert bytes(block.values) == b"\1\xa3two\xc0\3abc"
     assert repr(block) == f"<Block of 4 records from 7 on, {len(MIXED_ENCODED)} bytes>"
+    assert (block.offsets, sparse.first, sparse.next) == (None, 7, 11)
+    assert [record.offset for record in sparse.records()] == [7, 8, 10]
 
 
-def test_shows_the_offsets_of_a_sparse_block() -> None:
-    block = Block.parse(MIXED_SPARSE)
-    assert block.offsets is not None
-    assert list(block.offsets) == [7, 8, 10]
-    assert (block.first, block.next) == (7, 11)
-    assert [record.offset for record in block.records()] == [7, 8, 10]
+MIXED_BLOCKS = [MIXED, MIXED_ENCODED, MIXED_SPARSE]
 
 
-@blocks
+@pytest.mark.parametrize("block", MIXED_BLOCKS, ids=["plain", "encoded", "sparse"])
 def test_finds_any_flipped_bit(block: bytes) -> None:
     for place in range(8 * len(block)):
         damaged = bytearray(block)
@@ -188,24 +174,20 @@ def test_finds_any_flipped_bit(block: bytes) -> None:
             Block.parse(bytes(damaged))
 
 
-def test_trusts_a_checksum_that_was_verified() -> None:
-    """Whoever has looked at it need not pay for it twice; the columns are looked at all the same."""
+def test_a_damaged_block() -> None:
+    """Whoever has looked at its checksum need not pay for it twice; the columns are looked at all the same."""
     damaged = MIXED[:4] + bytes(4) + MIXED[8:]
     assert list(Block.parse(damaged, verify=False).records()) == list(Block.parse(MIXED).records())
-    with pytest.raises(JournalCorruptError, match="damaged"):
-        Block.parse(damaged)
+    for act, text in (
+        (lambda: Block.parse(damaged), "damaged"),
+        (lambda: select(b"x" * 40, 0, 1), "HJB1"),
+        (lambda: merge([MIXED, MIXED]), "begins at 7"),
+        (lambda: to_frames(MIXED[:39]), "shorter than a header"),
+    ):
+        with pytest.raises(JournalCorruptError, match=text):
+            act()
 
 
-def test_says_that_a_block_is_damaged() -> None:
-    with pytest.raises(JournalCorruptError, match="HJB1"):
-        select(b"x" * 40, 0, 1)
-    with pytest.raises(JournalCorruptError, match="begins at 7"):
-        merge([MIXED, MIXED])
-    with pytest.raises(JournalCorruptError, match="shorter than a header"):
-        to_frames(MIXED[:39])
-
-
-MIXED_BLOCKS = [MIXED, MIXED_ENCODED, MIXED_SPARSE]
 some_columns = st.sets(st.sampled_from(COLUMNS))
 
 

@@ -17,7 +17,7 @@ from hub.journal import packing
 from hub.journal.block import Block
 from hub.journal.packing import FRAME_BYTES, FRAME_MESSAGES, FRAMES_BYTES, skip_value
 from hub.labels.envelope import Envelope
-from hub.messages.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Encoding, Frame, encode_frame, iterate_frames
+from hub.messages.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Frame, encode_frame, iterate_frames
 from tests.hub.journal.twins import (
     PURE,
     Parts,
@@ -53,53 +53,54 @@ def test_packs_what_a_naive_walk_finds(
 @both
 def test_cuts_blocks_at_their_limits(twin: SimpleNamespace) -> None:
     """A block ends with the record that reaches a limit: of records, of bytes of values, of bytes of topics."""
-    parts = [(1, single(b"/a", b"x" * 10) + batch(b"/b", 7, b"\1" * 7) + single(b"/c", b"x" * 10))]
-    counts = [Block.parse(block).count for block in twin.pack(parts, 0, 4)]
-    assert counts == [4, 4, 1]
-    counts = [Block.parse(block).count for block in twin.pack(parts, 0, 4096, 5)]
-    assert counts == [1, 5, 3]
-    counts = [Block.parse(block).count for block in twin.pack([(1, single(b"/long", b"") * 3)], 0, 4096, 5)]
-    assert counts == [1, 1, 1]
+    mixed = single(b"/a", b"x" * 10) + batch(b"/b", 7, b"\1" * 7) + single(b"/c", b"x" * 10)
+    for frames, limits, counts in (
+        (mixed, (4,), [4, 4, 1]),
+        (mixed, (4096, 5), [1, 5, 3]),
+        (single(b"/long", b"") * 3, (4096, 5), [1, 1, 1]),
+    ):
+        assert [Block.parse(block).count for block in twin.pack([(1, frames)], 0, *limits)] == counts
 
 
 @both
 @pytest.mark.parametrize(
-    "bad",
+    ("bad", "arguments", "text"),
     [
-        pytest.param(single(b"/a", b"xyz")[:-1], id="cut off in the body"),
-        pytest.param(single(b"/a", b"xyz")[:7], id="cut off in the header"),
-        pytest.param(encode_frame(3, b"xyz"), id="another kind"),
-        pytest.param(batch(b"/a", 0, b"xyz"), id="a batch of nothing"),
-        pytest.param(batch(b"/a", 65_537, b"xyz"), id="a batch of too many"),
-        pytest.param(encode_frame(KIND_MESSAGES, b"\0\0\1", flags=FLAG_BATCH), id="half a count"),
-        pytest.param(single(b"/\xff", b"xyz"), id="a topic that is not UTF-8"),
+        pytest.param(single(b"/a", b"xyz")[:-1], (0,), r"\w", id="cut off in the body"),
+        pytest.param(single(b"/a", b"xyz")[:7], (0,), r"\w", id="cut off in the header"),
+        pytest.param(encode_frame(3, b"xyz"), (0,), r"\w", id="another kind"),
+        pytest.param(batch(b"/a", 0, b"xyz"), (0,), r"\w", id="a batch of nothing"),
+        pytest.param(batch(b"/a", 65_537, b"xyz"), (0,), r"\w", id="a batch of too many"),
+        pytest.param(encode_frame(KIND_MESSAGES, b"\0\0\1", flags=FLAG_BATCH), (0,), r"\w", id="half a count"),
+        pytest.param(single(b"/\xff", b"xyz"), (0,), r"\w", id="a topic that is not UTF-8"),
+        *(
+            pytest.param(
+                encode_frame(KIND_MESSAGES, b"\1", key=key, flags=FLAG_TAGGED),
+                (0,),
+                f"a tagged key of {len(key)} bytes is shorter than its topic",
+                id=f"tagged {key!r}",
+            )
+            for key in (b"", b"\0", b"\0\3/a", b"\xff\xff")
+        ),
+        *(
+            pytest.param(b"", limits, "within the limits", id=str(limits))
+            for limits in ((-1,), (2**62,), (0, 0), (0, 65_537), (0, 1, 0), (0, 1, 2**30 + 1))
+        ),
     ],
 )
-def test_refuses_what_no_batch_holds(twin: SimpleNamespace, bad: bytes) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        twin.pack([(1, single(b"/a", b"x") + bad)], 0)
-
-
-@both
-@pytest.mark.parametrize("arguments", [(-1,), (2**62,), (0, 0), (0, 65_537), (0, 1, 0), (0, 1, 2**30 + 1)], ids=str)
-def test_refuses_limits_that_no_block_keeps(twin: SimpleNamespace, arguments: tuple[int, ...]) -> None:
+def test_refuses_what_no_block_holds(twin: SimpleNamespace, bad: bytes, arguments: tuple[int, ...], text: str) -> None:
     """A block has 1 to 65,536 records, its sections stay below 2^31 bytes, its offsets below 2^62."""
-    with pytest.raises(ValueError, match="within the limits"):
-        twin.pack([(1, single(b"/a", b"x"))], *arguments)
+    with pytest.raises(ValueError, match=text):
+        twin.pack([(1, single(b"/a", b"x") + bad)], *arguments)
 
 
 @both
 def test_a_batch_that_cannot_be_cut_keeps_its_number(twin: SimpleNamespace) -> None:
-    malformed = batch(b"/a", 3, b"\xc1\1\2")
-    broker = batch(b"/a", 2, b"\1\2", encoding=Encoding.BROKER)
-    records = records_of(*twin.pack([(1, malformed + broker)], 0))
-    assert [(record.body, record.encoding) for record in records] == [
-        (b"\xc1\1\2", 0),
-        (b"", 0),
-        (b"", 0),
-        (b"\1\2", 1),
-        (b"", 1),
-    ]
+    deep = b"\x91" * 100_000 + b"\xc0"  # a value may be nested as deep
+    frames = batch(b"/a", 3, b"\xc1\1\2") + batch(b"/a", 2, b"\1\2", encoding=1) + batch(b"/a", 2, deep + b"\1")
+    records = records_of(*twin.pack([(1, frames)], 0))
+    bodies = [(b"\xc1\1\2", 0), (b"", 0), (b"", 0), (b"\1\2", 1), (b"", 1), (deep, 0), (b"\1", 0)]
+    assert [(record.body, record.encoding) for record in records] == bodies
 
 
 @both
@@ -107,38 +108,17 @@ def test_a_batch_that_cannot_be_cut_keeps_its_number(twin: SimpleNamespace) -> N
 def test_labels_and_names_are_not_kept(
     twin: SimpleNamespace, parts: Parts, limit_records: int, labels: set[str]
 ) -> None:
-    def tag(frame: Frame) -> bytes:
+    def tag(frame: Frame, number: int) -> bytes:
+        if not number % 3:
+            return encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags)
         key = Envelope(frame.key.decode(), tuple(sorted(labels)), "a.b").encode()
         return encode_frame(frame.kind, frame.body, key=key, flags=frame.flags | FLAG_TAGGED)
 
     labelled = [
-        (
-            time_us,
-            b"".join(
-                [tag(frame) if number % 3 else _plain(frame) for number, frame in enumerate(iterate_frames(some))]
-            ),
-        )
+        (time_us, b"".join(tag(frame, number) for number, frame in enumerate(iterate_frames(some))))
         for time_us, some in parts
     ]
     assert twin.pack(labelled, 7, limit_records) == twin.pack(parts, 7, limit_records)
-
-
-def _plain(frame: Frame) -> bytes:
-    return encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags)
-
-
-@both
-@pytest.mark.parametrize("key", [b"", b"\0", b"\0\3/a", b"\xff\xff"])
-def test_a_tagged_key_holds_its_topic(twin: SimpleNamespace, key: bytes) -> None:
-    with pytest.raises(ValueError, match=f"a tagged key of {len(key)} bytes is shorter than its topic"):
-        twin.pack([(1, encode_frame(KIND_MESSAGES, b"\1", key=key, flags=FLAG_TAGGED))], 0)
-
-
-@both
-def test_a_value_may_be_nested_deep(twin: SimpleNamespace) -> None:
-    deep = b"\x91" * 100_000 + b"\xc0"
-    records = records_of(*twin.pack([(1, batch(b"/a", 2, deep + b"\1"))], 0))
-    assert [record.body for record in records] == [deep, b"\1"]
 
 
 @both
@@ -175,11 +155,6 @@ def test_selects_all_without_a_copy(twin: SimpleNamespace) -> None:
     assert twin.select(block, 0, 2**63 - 1, None) is block
     assert twin.select(block, 7, 9, b"\1\1") is block
     assert twin.select(block, 9, 7, None) == b""
-
-
-@both
-def test_selects_by_the_topics_of_the_block(twin: SimpleNamespace) -> None:
-    (block,) = twin.pack([(1, single(b"/a", b"x") + single(b"/b", b"y"))], 7)
     for wanted in (b"", b"\1", b"\1\1\1"):
         with pytest.raises(IndexError):
             twin.select(block, 0, 100, wanted)
@@ -220,17 +195,13 @@ def test_the_checksum_of_all_of_a_block(twin: SimpleNamespace, parts: Parts, fir
 
 
 @both
-@pytest.mark.parametrize("size", [2**20 - 7, 2**20, 2**20 + 1])
-def test_the_checksum_of_all_of_a_long_block(twin: SimpleNamespace, size: int) -> None:
-    (block,) = PURE.pack([(1, single(b"/a", b"\7" * size))], 3)
-    assert twin.whole_checksum(block) == crc32(block)
-
-
-@both
-@pytest.mark.parametrize("size", [0, 7])
-def test_no_checksum_of_less_than_a_header(twin: SimpleNamespace, size: int) -> None:
-    with pytest.raises(ValueError, match=f"^{size} bytes are shorter than a header$"):
-        twin.whole_checksum(bytes(size))
+def test_the_checksum_of_long_blocks_and_of_none(twin: SimpleNamespace) -> None:
+    for size in (2**20 - 7, 2**20, 2**20 + 1):
+        (block,) = PURE.pack([(1, single(b"/a", b"\7" * size))], 3)
+        assert twin.whole_checksum(block) == crc32(block)
+    for size in (0, 7):
+        with pytest.raises(ValueError, match=f"^{size} bytes are shorter than a header$"):
+            twin.whole_checksum(bytes(size))
 
 
 # Blocks and columns become frames again, pure and compiled: the same law for both.
@@ -291,19 +262,15 @@ def test_joins_neighbours_of_one_topic(twin: SimpleNamespace) -> None:
 
 @both
 @pytest.mark.parametrize("broken", [b"", b"\xc1", b"\1\2", b"\x92\1"], ids=["empty", "no tag", "two", "half"])
-def test_a_broken_value_stays_alone(twin: SimpleNamespace, broken: bytes) -> None:
+def test_what_is_no_value_of_msgpack_stays_alone(twin: SimpleNamespace, broken: bytes) -> None:
     rows = [(b"/a", b"\1"), (b"/a", b"\2"), (b"/a", broken), (b"/a", b"\3"), (b"/a", b"\4")]
     expected = batch(b"/a", 2, b"\1\2") + single(b"/a", broken) + batch(b"/a", 2, b"\3\4")
     assert twin.frames_of_columns(*columns(rows), 0, 5) == [(expected, 5)]
     (block,) = PURE.pack([(0, b"".join(single(*row) for row in rows))], 0)
     assert twin.to_frames(block) == [(expected, 5)]
-
-
-@both
-def test_another_encoding_stays_alone(twin: SimpleNamespace) -> None:
-    frames = single(b"/a", b"\1", encoding=1) + single(b"/a", b"\1", encoding=1) + single(b"/a", b"\1")
-    (block,) = PURE.pack([(0, frames)], 0)
-    assert twin.to_frames(block) == [(frames, 3)]
+    encoded = single(b"/a", broken, encoding=1) * 2 + single(b"/a", b"\1")
+    (block,) = PURE.pack([(0, encoded)], 0)
+    assert twin.to_frames(block) == [(encoded, 3)]
 
 
 @both
@@ -343,25 +310,18 @@ def test_takes_any_buffers(twin: SimpleNamespace) -> None:
 
 
 @both
-@pytest.mark.parametrize(("start", "count"), [(0, 3), (2, 1), (3, 0), (-1, 1), (0, -1), (1, 2**62)])
-def test_refuses_rows_that_are_not_there(twin: SimpleNamespace, start: int, count: int) -> None:
-    made = columns([(b"/a", b"\1"), (b"/b", b"\2")])
-    with pytest.raises(ValueError, match="there are 2"):
-        twin.frames_of_columns(*made, start, count)
-
-
-@both
-@pytest.mark.parametrize("ends", [(-1, 1, 2), (0, 2, 1), (0, 1, 3), (0, 2**31 - 1, 2)], ids=str)
-def test_refuses_offsets_that_lead_out(twin: SimpleNamespace, ends: tuple[int, ...]) -> None:
-    good, bad = array("i", [0, 1, 2]).tobytes(), array("i", ends).tobytes()
-    with pytest.raises(ValueError, match="offsets of topics"):
-        twin.frames_of_columns(bad, b"/a", good, b"\1\2", 0, 2)
-    with pytest.raises(ValueError, match="offsets of values"):
-        twin.frames_of_columns(good, b"/a", bad, b"\1\2", 0, 2)
-
-
-@both
-def test_refuses_a_topic_that_no_frame_bears(twin: SimpleNamespace) -> None:
+def test_refuses_columns_that_lead_out(twin: SimpleNamespace) -> None:
+    two = columns([(b"/a", b"\1"), (b"/b", b"\2")])
+    for start, count in ((0, 3), (2, 1), (3, 0), (-1, 1), (0, -1), (1, 2**62)):
+        with pytest.raises(ValueError, match="there are 2"):
+            twin.frames_of_columns(*two, start, count)
+    good = array("i", [0, 1, 2]).tobytes()
+    for ends in ((-1, 1, 2), (0, 2, 1), (0, 1, 3), (0, 2**31 - 1, 2)):
+        bad = array("i", ends).tobytes()
+        with pytest.raises(ValueError, match="offsets of topics"):
+            twin.frames_of_columns(bad, b"/a", good, b"\1\2", 0, 2)
+        with pytest.raises(ValueError, match="offsets of values"):
+            twin.frames_of_columns(good, b"/a", bad, b"\1\2", 0, 2)
     long = b"/" * 65_535
     assert twin.frames_of_columns(*columns([(long, b"\1")]), 0, 1) == [(single(long, b"\1"), 1)]
     with pytest.raises(ValueError, match="longer than a frame can bear"):
@@ -373,20 +333,18 @@ def test_refuses_a_topic_that_no_frame_bears(twin: SimpleNamespace) -> None:
 
 EACH = [
     *(bytes([tag]) for tag in (0x00, 0x7F, 0xC0, 0xC2, 0xC3, 0xE0, 0xFF)),
-    *(bytes([tag]) + bytes(size) for tag, size in ((0xCA, 4), (0xCB, 8), (0xCC, 1), (0xCD, 2), (0xCE, 4), (0xCF, 8))),
-    *(bytes([tag]) + bytes(size) for tag, size in ((0xD0, 1), (0xD1, 2), (0xD2, 4), (0xD3, 8))),
-    *(bytes([tag]) + bytes(size) for tag, size in ((0xD4, 2), (0xD5, 3), (0xD6, 5), (0xD7, 9), (0xD8, 17))),
-    b"\xa0",
-    b"\xbf" + bytes(31),
-    *(struct.pack(form, tag, 3) + b"abc" for tag, form in ((0xC4, ">BB"), (0xC5, ">BH"), (0xC6, ">BI"))),
-    *(struct.pack(form, tag, 3) + b"abc" for tag, form in ((0xD9, ">BB"), (0xDA, ">BH"), (0xDB, ">BI"))),
-    *(struct.pack(form, tag, 3) + b"tabc" for tag, form in ((0xC7, ">BB"), (0xC8, ">BH"), (0xC9, ">BI"))),
-    b"\x80",
-    b"\x90",
-    b"\x9f" + bytes(15),
-    b"\x8f" + bytes(30),
-    *(struct.pack(form, tag, 3) + bytes(3) for tag, form in ((0xDC, ">BH"), (0xDD, ">BI"))),
-    *(struct.pack(form, tag, 3) + bytes(6) for tag, form in ((0xDE, ">BH"), (0xDF, ">BI"))),
+    *(bytes([0xCA + place]) + bytes(size) for place, size in enumerate((4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 3, 5, 9, 17))),
+    *(b"\xa0", b"\xbf" + bytes(31), b"\x80", b"\x90", b"\x9f" + bytes(15), b"\x8f" + bytes(30)),
+    *(
+        struct.pack(form, first + place, 3) + rest
+        for first, rest in ((0xC4, b"abc"), (0xD9, b"abc"), (0xC7, b"tabc"))
+        for place, form in enumerate((">BB", ">BH", ">BI"))
+    ),
+    *(
+        struct.pack(form, first + place, 3) + bytes(size)
+        for first, size in ((0xDC, 3), (0xDE, 6))
+        for place, form in enumerate((">BH", ">BI"))
+    ),
 ]
 
 

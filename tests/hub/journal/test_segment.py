@@ -54,37 +54,25 @@ def test_layout() -> None:
 
 @given(listing=st.binary(max_size=100), payload=st.binary(max_size=100), before=st.binary(max_size=20))
 def test_round_trip_of_an_entry(listing: bytes, payload: bytes, before: bytes) -> None:
-    entry = encode_entry(BLOCK._replace(listing=listing), payload)
+    expected = BLOCK._replace(listing=listing)
+    entry = encode_entry(expected, payload)
     data = before + entry + b"more"
     head = read_head(data, len(before))
-    assert head._replace(stored_bytes=0, crc=0) == BLOCK._replace(listing=listing)
+    assert head._replace(stored_bytes=0, crc=0) == expected
     assert head.size_bytes == len(entry)
     assert len(entry) % 8 == 0
     assert payload_of(head, data[len(before) + head.payload_from :]) == payload
-
-
-@given(listing=st.binary(max_size=100), payload=st.binary(max_size=100))
-def test_in_parts(listing: bytes, payload: bytes) -> None:
-    head = BLOCK._replace(listing=listing)
-    parts = entry_parts(head, payload, crc32(payload))
-    assert b"".join(parts) == encode_entry(head, payload)
+    parts = entry_parts(expected, payload, crc32(payload))
+    assert b"".join(parts) == entry
     assert any(part is payload for part in parts)
 
 
 def test_each_byte_of_the_head_matters() -> None:
     entry = encode_entry(BLOCK, b"payload")
     for place in range(64 + len(BLOCK.listing)):
-        damaged = bytearray(entry)
-        damaged[place] ^= 1
-        with pytest.raises(JournalCorruptError):
-            read_head(damaged)
-
-
-def test_cut_off_of_an_entry() -> None:
-    entry = encode_entry(BLOCK, b"payload")
-    for size in range(64 + len(BLOCK.listing)):
-        with pytest.raises(JournalCorruptError):
-            read_head(entry[:size])
+        for damaged in (entry[:place] + bytes([entry[place] ^ 1]) + entry[place + 1 :], entry[:place]):
+            with pytest.raises(JournalCorruptError):
+                read_head(damaged)
     head = read_head(entry[:-8])
     with pytest.raises(JournalCorruptError, match="it is cut off"):
         payload_of(head, entry[head.payload_from : -8])
@@ -113,28 +101,17 @@ def test_what_cannot_be(head: Head) -> None:
 HEADER = Header(bytes(range(16)), 12_345, 1_700_000_000_000_000)
 
 
-def test_round_trip_of_a_header() -> None:
+def test_a_header() -> None:
     data = HEADER.encode()
     assert len(data) == HEADER_BYTES == 64
-    assert data[:4] == b"HJS1"
-    assert data[16:32] == HEADER.id
+    assert (data[:4], data[16:32]) == (b"HJS1", HEADER.id)
     assert Header.parse(data + b"more") == HEADER
-
-
-def test_each_byte_matters() -> None:
     for place in range(HEADER_BYTES):
-        damaged = bytearray(HEADER.encode())
-        damaged[place] ^= 0x10
         with pytest.raises(JournalCorruptError):
-            Header.parse(bytes(damaged))
-
-
-def test_another_version() -> None:
-    data = bytearray(HEADER.encode())
-    data[8] = 2
-    data[4:8] = crc32(data[8:]).to_bytes(4, "little")
+            Header.parse(data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :])
+    later = data[:8] + b"\2" + data[9:]
     with pytest.raises(JournalUnavailableError, match="a segment of format 2, this version reads format 1"):
-        Header.parse(bytes(data))
+        Header.parse(later[:4] + crc32(later[8:]).to_bytes(4, "little") + later[8:])
 
 
 # The footer of a sealed segment.
@@ -145,23 +122,15 @@ FOOTER = Footer(ROWS, [Write("q", 3, 0, 11)])
 PLACE = 1_000
 
 
-def test_round_trip_of_a_footer() -> None:
-    data = bytes(PLACE) + encode_footer(FOOTER, PLACE, 11)
-    place = footer_place(data[-TRAILER_BYTES:])
-    assert place == PLACE
-    head = read_head(data, place)
+def test_a_footer() -> None:
+    footer = encode_footer(FOOTER, PLACE, 11)
+    data, trailer = bytes(PLACE) + footer, footer[-TRAILER_BYTES:]
+    assert footer_place(trailer) == PLACE
+    head = read_head(data, PLACE)
     assert (head.kind, head.first, head.next, head.earliest_us, head.latest_us) == (Kind.FOOTER, 11, 11, 5, 9)
-    assert parse_footer(payload_of(head, data[place + head.payload_from :]), place) == FOOTER
-
-
-def test_no_trailer() -> None:
-    data = encode_footer(FOOTER, PLACE, 11)
-    assert footer_place(b"") is None
-    assert footer_place(data[-TRAILER_BYTES - 1 : -1]) is None
-    for place in range(16):
-        damaged = bytearray(data[-TRAILER_BYTES:])
-        damaged[place] ^= 1
-        assert footer_place(bytes(damaged)) is None
+    assert parse_footer(payload_of(head, data[PLACE + head.payload_from :]), PLACE) == FOOTER
+    damaged = [trailer[:place] + bytes([trailer[place] ^ 1]) + trailer[place + 1 :] for place in range(16)]
+    assert {footer_place(bad) for bad in (b"", footer[-TRAILER_BYTES - 1 : -1], *damaged)} == {None}
 
 
 @pytest.mark.parametrize(
@@ -274,15 +243,11 @@ def test_anything_behind(tail: bytes) -> None:
 def test_a_mark_that_is_lost() -> None:
     """Nobody takes what is left for all that writers have committed; one that has nothing to say may be lost."""
     whole, ends = segment([2], [2], [2], synced=[0, 0, 10_000])
-    for end in ends[:2]:
-        hurt = bytearray(whole)
-        hurt[end - 20] ^= 1
-        assert recover(bytes(hurt), 0).lacks_writes
-    found = recover(whole[: ends[0]] + mark_entry(0, 0, (), 1) + mark_entry(0, 10_000, (), 1), 0)
-    assert not found.lacks_writes
-    quiet = bytearray(whole[: ends[0]] + mark_entry(0, 0, (), 1) + mark_entry(0, 10_000, (), 1))
-    quiet[ends[0] + 66] ^= 1
-    assert not recover(bytes(quiet), 0).lacks_writes
+    quiet = whole[: ends[0]] + mark_entry(0, 0, (), 1) + mark_entry(0, 10_000, (), 1)
+    assert not recover(quiet, 0).lacks_writes
+    for data, place, lacks in ((whole, ends[0] - 20, True), (whole, ends[1] - 20, True), (quiet, ends[0] + 66, False)):
+        hurt = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        assert recover(hurt, 0).lacks_writes is lacks
 
 
 # Which positions hold, after any lives of a journal that end with a loss of what came last.
@@ -316,28 +281,15 @@ def test_a_position_holds_as_far_as_what_was_read_is_there(lives: list[tuple[int
     assert end_of(epochs, epochs[-1].number) is None
 
 
-def test_what_is_not_lost_is_not_cut() -> None:
+def test_epochs() -> None:
     epochs = begun(begun((), 0, 100), 50, 200)
     assert epochs == ((100, 0), (200, 50))
-    assert end_of(epochs, 100) == 50
-    assert end_of(epochs, 0) == 0
-
-
-def test_a_clock_that_was_set_back() -> None:
-    assert begun((Epoch(200, 0),), 5, 100) == ((200, 0), (201, 5))
-
-
-def test_lives_without_records_leave_nothing() -> None:
-    epochs = begun((), 0, 1)
-    for now_s in range(2, 100):
-        epochs = begun(epochs, 7, now_s)
-    assert epochs == ((1, 0), (99, 7))
-
-
-def test_the_oldest_are_forgotten() -> None:
-    epochs: tuple[Epoch, ...] = ()
-    for number in range(EPOCHS_LIMIT + 10):
-        epochs = begun(epochs, number, number + 1)
-    assert len(epochs) == EPOCHS_LIMIT
-    assert epochs[-1] == (EPOCHS_LIMIT + 10, EPOCHS_LIMIT + 9)
-    assert end_of(epochs, 1) == epochs[0].first
+    assert (end_of(epochs, 100), end_of(epochs, 0)) == (50, 0)
+    assert begun((Epoch(200, 0),), 5, 100) == ((200, 0), (201, 5)), "a clock that was set back"
+    empty, many = begun((), 0, 1), begun((), 0, 1)
+    for number in range(1, EPOCHS_LIMIT + 10):
+        empty, many = begun(empty, 7, number + 1), begun(many, number, number + 1)
+    assert empty == ((1, 0), (EPOCHS_LIMIT + 10, 7)), "lives without records leave nothing"
+    assert len(many) == EPOCHS_LIMIT
+    assert many[-1] == (EPOCHS_LIMIT + 10, EPOCHS_LIMIT + 9)
+    assert end_of(many, 1) == many[0].first
