@@ -93,7 +93,7 @@ format: $(VENV)/.lint ## put the code into its form
 bench: $(VENV)/.test ## measure the goals of docs/design/measurements.md (ARGS="--only one-topic --repeat 1")
 	$(BIN)/python -m tests.benchmarks.goals $(ARGS)
 
-bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and ZeroMQ, in one run
+bench-compare: $(VENV)/.test ## the hub beside nats-server and ZeroMQ, in one run
 	$(BIN)/python -m tests.benchmarks.compare --json build/compare.json $(ARGS)
 
 packages: $(VENV)/.release ## build source distribution, wheels and npm package into dist/

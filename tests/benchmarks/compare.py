@@ -15,7 +15,6 @@ import ctypes
 import fcntl
 import json
 import os
-import platform
 import socket
 import struct
 import subprocess
@@ -23,16 +22,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from peers.bench.processes import raise_descriptor_limit
-from tests.benchmarks.brokers import BEFORE, BROKERS, OURS, Broker, BrokerError, hub, running
+from peers.bench.report import Environment
+from peers.cli.bench import shown_progress
+from tests.benchmarks.brokers import BEFORE, BROKERS, OURS, OURS_BATCHED, Broker, BrokerError, hub, running
 from tests.benchmarks.workloads import BEST, WORKLOADS, Workload, selected
 
 _CLONE_NEWNET = 0x4000_0000
@@ -59,27 +58,6 @@ def enter_own_network() -> str:
     return f"{place}, TCP congestion control {_CONTROL.read_text().strip()}"
 
 
-def surroundings(brokers: Sequence[Broker], network: str) -> dict[str, str]:
-    processor = _value("/proc/cpuinfo", "model name", ":") or platform.machine()
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{processor}, {os.cpu_count()} CPUs, {memory_gib:.0f} GiB",
-        "system": f"{_value('/etc/os-release', 'PRETTY_NAME', '=')}, Linux {platform.release()}",
-        "network": network,
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
-    } | {broker.name: broker.version() for broker in brokers}
-
-
-def _value(file: str, name: str, separator: str) -> str:
-    with suppress(OSError):
-        for line in Path(file).read_text().splitlines():
-            key, _, value = line.partition(separator)
-            if key.strip() == name:
-                return value.strip().strip('"')
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     workload: str
@@ -100,36 +78,33 @@ _LIMIT_S = 120.0
 def measure(workload: Workload, name: str, broker: Broker, repeat: int, duration_s: float) -> Run:
     cpus = sorted(os.sched_getaffinity(0))
     apart = len(cpus) > 1
+    result: dict[str, Any]
     try:
         with running(broker, cpus[0] if apart else None) as started:
             order = {
                 "workload": workload.name,
                 "dialect": OURS if name == BEFORE else name,
                 "ports": started.ports,
-                "pid": started.pid,
+                "pid": started.process.pid,
                 "duration_s": duration_s,
                 "cpu": cpus[1] if apart else None,
             }
-            result = _generate(json.dumps(order), _LIMIT_S + duration_s)
+            command = [sys.executable, "-m", "tests.benchmarks.generate"]
+            done = subprocess.run(
+                command,
+                input=json.dumps(order),
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+                cwd=_ROOT,
+                timeout=_LIMIT_S + duration_s,
+            )
+            result = json.loads(done.stdout)
             if "figures" not in result and (told := started.told()):
                 result = {kind: f"{text}; the broker says: {told}" for kind, text in result.items()}
-    except BrokerError as error:
+    except (BrokerError, subprocess.SubprocessError) as error:
         result = {"failed": str(error)}
     return Run(workload.name, name, repeat, **result)
-
-
-def _generate(text: str, limit_s: float) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.benchmarks.generate"]
-    try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, check=False, cwd=_ROOT, timeout=limit_s
-        )
-    except subprocess.TimeoutExpired:
-        return {"failed": f"no end after {limit_s:.0f} s"}
-    if done.returncode:
-        return {"failed": f"the load generator ended with {done.returncode}: {done.stderr.strip()[-500:]}"}
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
 
 
 _QUIET_LOAD = 0.1
@@ -153,14 +128,14 @@ class Summary:
 
     def best_peer(self, workload: str, figure: str) -> str:
         """Return the name of the best broker that is not ours; empty if there is none."""
-        names = {run.contestant for run in self.runs} - {OURS, BEFORE, "hub-batch"}
+        names = {run.contestant for run in self.runs} - {OURS, BEFORE, OURS_BATCHED}
         peers = {name: median(values) for name in names if (values := self.values(workload, name, figure))}
         return min(peers, key=peers.__getitem__, default="")
 
     def goals(self) -> Iterator[dict[str, Any]]:
         """Yield where we stand, goal by goal; goals whose peers did not run are left out."""
         for workload in self._workloads:
-            for contestant, goals in ((OURS, workload.goals), ("hub-batch", workload.batch_goals)):
+            for contestant, goals in ((OURS, workload.goals), (OURS_BATCHED, workload.batch_goals)):
                 for goal in goals:
                     where = goal.workload or workload.name
                     peer = self.best_peer(where, goal.figure) if goal.peer == BEST else goal.peer
@@ -224,10 +199,13 @@ _DURATION_LIMIT_S = 15.0
 
 
 def _arguments() -> argparse.Namespace:
+    def names(text: str) -> list[str]:
+        return [name.strip() for name in text.split(",") if name.strip()]
+
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", default="", metavar="NAMES", help="brokers, separated by commas; default: all")
+    parser.add_argument("--only", type=names, metavar="NAMES", help="brokers, separated by commas; default: all")
     parser.add_argument("--before", type=Path, metavar="DIRECTORY", help="checkout whose hub takes part, as hub-before")
-    parser.add_argument("--workloads", default="", metavar="NAMES", help="separated by commas; default: all")
+    parser.add_argument("--workloads", type=names, default=[], metavar="NAMES", help="with commas; default: all")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="default: 3")
     parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="how long each run lasts; default: 1")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
@@ -237,18 +215,13 @@ def _arguments() -> argparse.Namespace:
     if given.before and not (given.before / "peers").is_dir():
         parser.error(f"--before: there is no checkout of the hub in {given.before}")
     try:
-        given.chosen = selected(_names(given.workloads))
+        given.chosen = selected(given.workloads)
     except ValueError as error:
         parser.error(str(error))
-    given.only = _names(given.only) or [broker.name for broker in BROKERS]
-    if unknown := set(given.only) - {broker.name for broker in BROKERS}:
-        there = ", ".join(broker.name for broker in BROKERS)
-        parser.error(f"--only: no broker {', '.join(sorted(unknown))}; there are {there}")
+    known = [broker.name for broker in BROKERS]
+    if unknown := set(given.only or ()) - set(known):
+        parser.error(f"--only: no broker {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     return given
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _tell_faults(summary: Summary, console: Console) -> None:
@@ -268,14 +241,16 @@ def main() -> int:
     console = Console(stderr=True)
     brokers = []
     for broker in BROKERS:
-        if broker.name in given.only:
-            if broker.version():
-                brokers.append(broker)
-            else:
-                console.print(f"[yellow]{broker.name} is missing: {broker.install}[/]")
+        if given.only and broker.name not in given.only:
+            continue
+        if broker.version():
+            brokers.append(broker)
+        else:
+            console.print(f"[yellow]{broker.name} is missing: {broker.install}[/]")
     if given.before:
         brokers.insert(1, hub(BEFORE, given.before.resolve()))
-    network = enter_own_network()
+    about = {"machine": str(Environment.here()), "network": enter_own_network()}
+    about |= {broker.name: broker.version() for broker in brokers}
     raise_descriptor_limit()
     if len(os.sched_getaffinity(0)) == 1:
         console.print("[yellow]There is one CPU only: brokers and load share it, and the figures with it.[/]")
@@ -284,20 +259,15 @@ def main() -> int:
         for repeat in range(1, given.repeat + 1)
         for workload in given.chosen
         for broker in brokers
-        for name in (broker.name, *(["hub-batch"] if broker.name == OURS and workload.batches else []))
+        for name in (broker.name, *([OURS_BATCHED] if broker.name == OURS and workload.batches else []))
     ]
     runs: list[Run] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, refresh_per_second=2) as progress:
-        task = progress.add_task("", total=len(plan))
+    with shown_progress() as tell:
         for workload, name, broker, repeat in plan:
-            progress.update(task, description=f"{workload.name}  {name}".ljust(28))
-            runs.append(
-                measure(workload, name, broker, repeat, (_PACED_S if workload.rate else _FLOOD_S) * given.scale)
-            )
-            progress.advance(task)
+            tell(f"{workload.name}  {name}".ljust(28))(len(runs), len(plan))
+            duration_s = (_PACED_S if workload.rate else _FLOOD_S) * given.scale
+            runs.append(measure(workload, name, broker, repeat, duration_s))
     summary = Summary(runs)
-    about = surroundings(brokers, network)
     print(summary.markdown(about))  # noqa: T201 -- a program
     _tell_faults(summary, console)
     if given.json:

@@ -25,14 +25,14 @@ import socket
 import sys
 import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peers.bench.processes import BenchError, Usage, forget_peak, raise_descriptor_limit, read_usage
-from tests.benchmarks.dialects import WRITE_BYTES, Dialect, Interest, Topic, WrongBytesError, dialect_of
+from peers.bench.processes import BenchError, forget_peak, raise_descriptor_limit, read_usage
+from tests.benchmarks.brokers import WRITE_BYTES, Dialect, Interest, Topic, WrongBytesError, dialect_of
 from tests.benchmarks.workloads import WORKLOADS, Workload
 
 READ_BYTES = 256 * 1024
@@ -156,63 +156,50 @@ _WINDOW_BYTES = 512 * 1024
 _PERIOD_LEAST_UNITS = 32
 
 
-@dataclass(frozen=True, slots=True)
 class Traffic:
-    workload: Workload
-    dialect: Dialect
+    """What is published and delivered in a workload, and connections for it."""
 
-    def published(self, publisher: int) -> Stream:
-        units = [self._publication(publisher, number) for number in range(self._period_units())]
-        return Stream(units, self.dialect.unit_messages)
+    def __init__(self, workload: Workload, dialect: Dialect) -> None:
+        self.workload, self.dialect = workload, dialect
+        windows = workload.window_messages // dialect.unit_messages
+        windows = max(windows, _WINDOW_BYTES // len(dialect.publication(self._topic(0), self._payloads(0, 0))))
+        # A period is two windows, or more: a whole number of rounds through topics.
+        self._period_units = -(-max(2 * windows, _PERIOD_LEAST_UNITS) // workload.topics) * workload.topics
 
     def receiver(self) -> Receiver:
         """Connect and subscribe one subscriber."""
-        dialect = self.dialect
+        dialect, workload = self.dialect, self.workload
+        prefixes = [Interest(self._topic(number)[:2], below=True) for number in range(workload.prefixes)]
         channel = dialect.connect("subscriber")
-        dialect.subscribe(channel, self._interests())
-        connection = channel.release(listening=True)
-        units = [self._delivered(publisher) for publisher in range(self.workload.publishers)]
-        streams = [Stream(one, dialect.unit_messages) for one in units]
-        return Receiver(connection, streams, dialect, units[0][0].index(self._payloads(0, 0)[0]))
+        dialect.subscribe(channel, prefixes or [Interest(self._topic(0))])
+
+        def delivered(publisher: int, unit: int) -> bytes:
+            place = unit % workload.prefixes if workload.prefixes else 0
+            return dialect.delivery(self._topic(unit), self._payloads(publisher, unit), place)
+
+        streams = [self._stream(delivered, publisher) for publisher in range(workload.publishers)]
+        return Receiver(channel.release(), streams, dialect, delivered(0, 0).index(self._payloads(0, 0)[0]))
 
     def publisher(self, number: int) -> Publisher:
-        stream = self.published(number)
+        def published(publisher: int, unit: int) -> bytes:
+            return self.dialect.publication(self._topic(unit), self._payloads(publisher, unit))
+
+        stream = self._stream(published, number)
         chunks = stream.chunks(stream.unit_bytes if self.workload.rate else WRITE_BYTES)
         window = max(self.workload.window_messages or stream.messages(_WINDOW_BYTES), stream.messages(len(chunks[0])))
-        return Publisher(self.dialect.connect("publisher").release(listening=False), stream, chunks, window)
+        return Publisher(self.dialect.connect("publisher").release(), stream, chunks, window)
 
-    def _delivered(self, publisher: int) -> list[bytes]:
-        workload, units = self.workload, []
-        for number in range(self._period_units()):
-            topic = self._topic(number)
-            place = number % workload.prefixes if workload.prefixes else 0
-            interest = Interest(topic[:2], below=bool(workload.prefixes))
-            units.append(self.dialect.delivery(topic, self._payloads(publisher, number), interest, place))
-        return units
-
-    def _interests(self) -> list[Interest]:
-        numbers = range(self.workload.prefixes)
-        return [Interest(self._topic(number)[:2], below=True) for number in numbers] or [Interest(self._topic(0))]
+    def _stream(self, unit_of: Callable[[int, int], bytes], publisher: int) -> Stream:
+        return Stream([unit_of(publisher, unit) for unit in range(self._period_units)], self.dialect.unit_messages)
 
     def _topic(self, number: int) -> Topic:
-        prefixes = self.workload.prefixes
-        if not prefixes:
+        if not (prefixes := self.workload.prefixes):
             return ("bench", "stream")
         return ("bench", f"{number % prefixes:04}", f"{number % self.workload.topics // prefixes:04}")
 
     def _payloads(self, publisher: int, unit: int) -> list[bytes]:
         count = self.dialect.unit_messages
         return [payload(unit * count + each, publisher, self.workload.size_bytes) for each in range(count)]
-
-    def _publication(self, publisher: int, unit: int) -> bytes:
-        return self.dialect.publication(self._topic(unit), self._payloads(publisher, unit))
-
-    def _period_units(self) -> int:
-        """Return two windows, or more: a whole number of rounds through topics."""
-        workload = self.workload
-        windows = workload.window_messages // self.dialect.unit_messages
-        windows = max(windows, _WINDOW_BYTES // len(self._publication(0, 0)))
-        return -(-max(2 * windows, _PERIOD_LEAST_UNITS) // workload.topics) * workload.topics
 
 
 @dataclass(slots=True)
@@ -392,30 +379,24 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _WARM_UP_S = 0.3
 
 
-class _Account:
-    """The CPU that is used from its making on."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._server = read_usage(pid)
-        forget_peak(pid)
-        self._own_ns, self._machine_ns = time.process_time_ns(), _machine_ns()
-
-    def figures(self, delivered: int, wall_s: float) -> Figures:
-        server: Usage = read_usage(self._pid)
-        cpu_ns = server.cpu_ns - self._server.cpu_ns
-        own_ns = time.process_time_ns() - self._own_ns
-        others_ns = max(_machine_ns() - self._machine_ns - cpu_ns - own_ns, 0)
-        return {
-            "cpu_us": cpu_ns / delivered / 1e3,
-            "messages_per_s": delivered / wall_s,
-            "delivered": delivered,
-            "server_load": cpu_ns / wall_s / 1e9,
-            "generator_load": own_ns / wall_s / 1e9,
-            "others_load": others_ns / wall_s / 1e9,
-            "peak_bytes": server.peak_bytes,
-            "wall_s": wall_s,
-        }
+def _accounted(pid: int, run: Callable[[], tuple[int, float]]) -> Figures:
+    """Run; return what CPU that took, for each of the messages that it delivers."""
+    before = read_usage(pid)
+    forget_peak(pid)
+    own_ns, machine_ns = time.process_time_ns(), _machine_ns()
+    delivered, wall_s = run()
+    after = read_usage(pid)
+    cpu_ns, own_ns = after.cpu_ns - before.cpu_ns, time.process_time_ns() - own_ns
+    return {
+        "cpu_us": cpu_ns / delivered / 1e3,
+        "messages_per_s": delivered / wall_s,
+        "delivered": delivered,
+        "server_load": cpu_ns / wall_s / 1e9,
+        "generator_load": own_ns / wall_s / 1e9,
+        "others_load": max(_machine_ns() - machine_ns - cpu_ns - own_ns, 0) / wall_s / 1e9,
+        "peak_bytes": after.peak_bytes,
+        "wall_s": wall_s,
+    }
 
 
 def _machine_ns() -> int:
@@ -425,13 +406,10 @@ def _machine_ns() -> int:
 
 
 def _flood(traffic: Traffic, pid: int, duration_s: float) -> Figures:
-    workload = traffic.workload
-    receivers = [traffic.receiver() for _ in range(workload.subscribers)]
-    publishers = [traffic.publisher(number) for number in range(workload.publishers)]
-    flood = Flood(publishers, receivers)
+    receivers = [traffic.receiver() for _ in range(traffic.workload.subscribers)]
+    flood = Flood([traffic.publisher(number) for number in range(traffic.workload.publishers)], receivers)
     flood.run(_WARM_UP_S)
-    account = _Account(pid)
-    return account.figures(*flood.run(duration_s))
+    return _accounted(pid, lambda: flood.run(duration_s))
 
 
 def _pace(traffic: Traffic, pid: int, duration_s: float) -> Figures:
@@ -441,18 +419,23 @@ def _pace(traffic: Traffic, pid: int, duration_s: float) -> Figures:
     for number in range(workload.bystanders):
         channel = dialect.connect("subscriber")
         dialect.subscribe(channel, [Interest(("idle", f"{number:05}"))])
-        connection = channel.release(listening=True)
-        bystanders[connection.fileno()] = connection
+        bystanders[channel.socket.fileno()] = channel.release()
     publisher = traffic.publisher(0)
-    interval_ns = 1_000_000_000 // workload.rate
-    pace(publisher, receiver, int(workload.rate * _WARM_UP_S), interval_ns, bystanders)
-    account = _Account(pid)
-    messages = int(workload.rate * duration_s)
-    wall_s, latencies_ns, late_ns = pace(publisher, receiver, messages, interval_ns, bystanders)
-    return account.figures(messages, wall_s) | {
-        "p50_us": latencies_ns[messages // 2] / 1e3,
-        "p99_us": latencies_ns[messages * 99 // 100] / 1e3,
-        "late_p99_us": late_ns[messages * 99 // 100] / 1e3,
+    times: list[list[int]] = []
+
+    def run(duration_s: float) -> tuple[int, float]:
+        messages = int(workload.rate * duration_s)
+        wall_s, *times[:] = pace(publisher, receiver, messages, 1_000_000_000 // workload.rate, bystanders)
+        return messages, wall_s
+
+    run(_WARM_UP_S)
+    figures = _accounted(pid, lambda: run(duration_s))
+    latencies_ns, late_ns = times
+    middle, late = len(latencies_ns) // 2, len(latencies_ns) * 99 // 100
+    return figures | {
+        "p50_us": latencies_ns[middle] / 1e3,
+        "p99_us": latencies_ns[late] / 1e3,
+        "late_p99_us": late_ns[late] / 1e3,
     }
 
 

@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.benchmarks.dialects import (
-    Dialect,
-    HubDialect,
-    Interest,
-    MqttDialect,
-    NatsDialect,
-    RedisDialect,
-    WrongBytesError,
-)
+from tests.benchmarks.brokers import Dialect, HubDialect, NatsDialect, WrongBytesError
 from tests.benchmarks.generate import Receiver, Stream, payload
 
 PERIOD = 64
@@ -24,8 +16,6 @@ DIALECTS = {
     "hub": HubDialect(0),
     "hub-batch": HubDialect(0, batched_bytes=16_000),
     "nats": NatsDialect(0),
-    "redis": RedisDialect(0),
-    "mqtt": MqttDialect(0),
 }
 FAULTS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "lost": lambda units: units[:20] + units[21:],
@@ -39,7 +29,7 @@ def units_of(dialect: Dialect, publisher: int = 0) -> list[bytes]:
     count = dialect.unit_messages
     payloads = [payload(number, publisher, 40) for number in range(PERIOD * count)]
     several = [payloads[start : start + count] for start in range(0, PERIOD * count, count)]
-    return [dialect.delivery(TOPIC, one, Interest(TOPIC), 0) for one in several]
+    return [dialect.delivery(TOPIC, one, 0) for one in several]
 
 
 Feed = Callable[..., Receiver]
