@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -36,7 +35,6 @@ from tests.hubs.hub import Hub
 from tests.hubs.raw_http import RawHttp, follow, http
 from tests.hubs.raw_websocket import request
 from tests.hubs.slow_journal import SlowJournal
-from tests.journal.files import crashed, lose_power, segments
 from tests.links.meshes import know_each_other as known
 
 Chain = Callable[..., Awaitable[list[Hub]]]
@@ -588,29 +586,6 @@ async def test_history_goes_over_into_what_comes(start_pair: StartPair) -> None:
     await record(near, 6, topic="/a")
     for client, first in zip(clients, (2, 0, 4), strict=True):
         assert await events(client, 7 - first) == [(number, number) for number in range(first, 7)]
-
-
-async def test_a_power_loss_there(start_pair: StartPair, start_hub: StartHub, tmp_path: Path) -> None:
-    near, far, endpoint = await start_pair()
-    journal = tmp_path / "journal"
-    await record(far, 0, 1, topic="/a")
-    written_bytes = segments(journal)[-1].stat().st_size
-    await record(far, 2, 3, 4, topic="/a")
-    client = await follow(near, "prefix=/a&from=0", endpoint=endpoint)
-    last_id = [await client.event() for _ in range(5)][-1].last_id
-    lost = crashed(journal, tmp_path / "lost")
-    lose_power(lost, written_bytes)
-    await near.stop_dialling()
-    await far.stop()
-    shutil.rmtree(journal)
-    lost.rename(journal)
-    far = await start_hub(name="far", settings=recording(journal))
-    await linked([near, far])
-    back = await follow(near, "prefix=/a", f"Last-Event-ID: {last_id}", endpoint=endpoint)
-    await record(far, *range(10, 16), topic="/a")
-    for one in (client, back):
-        assert (await one.event())[:2] == ("cut", {"from": 5, "to": 2})
-        assert await events(one, 6) == [(offset, 8 + offset) for offset in range(2, 8)]
 
 
 async def test_a_hub_that_is_not_there(start_hub: StartHub) -> None:

@@ -15,10 +15,9 @@ from hub.mesh.announcement import Told, Wanted
 from hub.mesh.mesh import Mesh
 from hub.messages.batch import Batch
 from hub.messages.frame import Origin, iterate_frames
-from hub.settings.keys import ConfigError
 from peers.server.link import PING_EVERY_S, Lag, LinkProof, MeshNews
 from peers.server.traffic import LinkTraffic
-from peers.wire.control import Renewal, decode_origin, decode_token
+from peers.wire.control import decode_origin
 from peers.wire.kinds import Kind
 from tests.connections.tcp.asking import asked, asking, serve
 from tests.hub.fakes import handler_of
@@ -88,53 +87,14 @@ def test_the_age_of_the_oldest(overflow: Overflow, steps: list[tuple[int, int]])
         assert lag.waiting_s(written, dropped, len(queue), came_s + 1.0) == age_s
 
 
-# When it shows its token afresh.
+# When it shows its token afresh: `tests/connections/test_door.py` has one that has a token.
 
 
-class Far:
-    def __init__(self) -> None:
-        self.token = "first"
-        self.error: ConfigError | None = None
-        self.told: list[str] = []
-        self.proof = LinkProof(self.read, self.told.append)
-
-    def read(self) -> str:
-        if self.error is not None:
-            raise self.error
-        return self.token
-
-    def shown(self, now_s: float) -> list[Renewal]:
-        return [decode_token(frame.body) for frame in iterate_frames(self.proof.next(now_s))]
-
-
-def test_before_it_ends() -> None:
-    far = Far()
-    assert far.shown(1e9) == []
-    far.proof.hold(100.0, 1000.0)
-    assert far.shown(1079.0) == []
-    far.token = "second"
-    assert far.shown(1080.0) == [Renewal(1, "second")]
-    assert far.shown(1081.0) == []
-    far.proof.hold(100.0, 1081.0)
-    assert far.shown(1160.0) == []
-    assert far.shown(1161.0) == [Renewal(2, "second")]
-    far.proof.hold(None, 1161.0)
-    assert far.shown(1e9) == []
-
-
-def test_it_is_tried_again() -> None:
-    far = Far()
-    far.proof.hold(100.0, 0.0)
-    far.error = ConfigError("peer.token", "", "there is no such file")
-    shown = [now_s for now_s in range(200) if far.shown(float(now_s)) or (len(far.told) > 0 and far.told.pop())]
-    assert shown == [80, 90, 95, 98, 99]
-
-
-def test_an_empty_setting() -> None:
-    far = Far()
-    far.token = ""
-    far.proof.hold(100.0, 0.0)
-    assert [far.shown(float(now_s)) for now_s in range(200)] == [[]] * 200
+@pytest.mark.parametrize(("token", "shown_s"), [("first", [80.0, 90.0, 95.0, 98.0, 99.0]), ("", [])])
+def test_when_a_link_shows_its_token_afresh(token: str, shown_s: list[float]) -> None:
+    proof = LinkProof(lambda: token, list[str]().append)
+    proof.hold(100.0, 0.0)
+    assert [float(now_s) for now_s in range(100) if proof.next(float(now_s))] == shown_s
 
 
 # What is written on it.

@@ -324,22 +324,6 @@ def test_an_answer_before_the_body_closes() -> None:
     assert (session.closed, session.next_event()) == (True, NEED_DATA)
 
 
-def test_a_stream() -> None:
-    session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
-    session.feed(request("/v1/events") + b"more")
-    session.next_event()
-    session.read()
-    session.next_event()
-    session.stream({"Content-Type": "text/event-stream"})
-    session.say(b"data: 1\n\n")
-    session.feed(bytes(1000))
-    assert session.next_event() is NEED_DATA
-    assert session.take_outgoing().endswith(b"text/event-stream\r\nConnection: close\r\n\r\ndata: 1\n\n")
-    session.close()
-    session.say(b"data: 2\n\n")
-    assert not session.has_outgoing
-
-
 @given(
     st.lists(st.binary(max_size=60) | st.sampled_from([post(b"1"), b"\r\n\r\n", b"POST /v1/publish/a HTTP/1.1\r\n"]))
 )
@@ -486,17 +470,6 @@ def test_nothing_behind_a_refusal() -> None:
     assert hub.answer() == (400, told)
 
 
-def test_it_waits_for_the_journal() -> None:
-    hub = Hub(confirm=True)
-    for _ in range(3):
-        hub.publish(2)
-    hub.post.is_done = True
-    for number, offset in ((1, 10), (2, 12), (3, 20)):
-        assert not hub.post.is_settled
-        hub.post.recorded(number, offset, 2)
-    assert hub.answer() == (200, {"messages": 6, "offsets": [[10, 4], [20, 2]]})
-
-
 def test_what_is_not_recorded() -> None:
     hub = Hub(confirm=True)
     hub.publish(1, 1)
@@ -530,12 +503,6 @@ def test_many_ranges() -> None:
 def test_topics(path: str, query: str, key: bytes) -> None:
     target = target_of(path, query)
     assert (target.key, target.flags, target.confirm) == (key, 0, "confirm" in query)
-
-
-def test_labels_and_names() -> None:
-    target = target_of("/v1/publish/a", "label=x&label=y&sender=org.example.Me&to=org.example.You")
-    assert target.flags
-    assert target.publication([b"\x01"], 1).messages == 1
 
 
 NO_TARGETS = """

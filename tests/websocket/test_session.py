@@ -16,7 +16,7 @@ from hub.errors import CloseCode
 from peers.commands.commands import Publication
 from peers.connections.http_pages import plain
 from peers.transport import fragments
-from peers.websocket.messages import Confirmed, Hello, RefusedError
+from peers.websocket.messages import Confirmed, Hello
 from peers.websocket.session import Event, Phase, Session
 from peers.wire.events import Closing, SubscriptionChange
 from tests.hubs.raw_websocket import decode, frame, request, text, upgrade
@@ -255,15 +255,6 @@ def test_hello_comes_before_all_but_pings_of_the_library() -> None:
     talk.say(text({"type": "ping", "request": 1}) + text({"type": "hello", "name": "late"}))
     _, refused = talk.messages
     assert (refused["code"], refused["text"]) == (1008, "hello must be the first message")
-
-
-def test_refusals_are_told_and_counted() -> None:
-    talk = Conversation()
-    talk.say(text({"type": "publish", "topic": "", "values": [1, 2], "request": 4}))
-    talk.session.reject(RefusedError(CloseCode.NOT_ALLOWED, "no", 5, 3))
-    talk.take()
-    assert [(m["type"], m["code"], m["request"]) for m in talk.messages] == [("error", 1007, 4), ("error", 1008, 5)]
-    assert talk.session.rejected_messages == 5
 
 
 def test_what_was_read_is_held_until_it_is_acted_on() -> None:

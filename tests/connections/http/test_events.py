@@ -11,12 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
-from hub.limits import Overflow, QueueLimits
-from hub.policy.language import read_policy
-from hub.settings.settings import Settings
 from peers.connections.http import LEAST_PAUSE_S, MOST_PAUSE_S, Stream
-from peers.daemon.reviewing import review
-from peers.users.tokens import Tokens
 from tests.connections.http.conftest import StartRecording
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -76,16 +71,6 @@ async def stalled(hub: Hub, query: str) -> RawHttp:
     return client
 
 
-async def test_disconnect(hub: Hub) -> None:
-    client = await stalled(hub, f"overflow=disconnect&messages={HELD}")
-    handler = hub.handler("stalled")
-    await flood(await hub.websocket(), handler, 150)
-    while (last := await client.event()).name == "message":
-        pass
-    assert (last.name, last.value["code"]) == ("closed", CloseCode.OVERFLOW)
-    assert last.value["text"].startswith(f"queue full ({HELD} messages, ")
-
-
 async def test_who_is_there_and_who_is_not(hub: Hub) -> None:
     reads, stops = await follow(hub, "prefix=/a&name=reads"), await stalled(hub, "overflow=drop-oldest&messages=10")
     await flood(await hub.websocket(), hub.handler("stalled"), 20)
@@ -101,16 +86,6 @@ async def test_who_is_there_and_who_is_not(hub: Hub) -> None:
 
 
 # Ends.
-
-
-async def test_the_hub_stops(hub: Hub) -> None:
-    client = await follow(hub, "prefix=/a")
-    await (await http(hub)).publish("/a", 1)
-    for connection in list(hub.server.connections):
-        connection.drain()  # type: ignore[attr-defined]
-    assert await client.values(1) == [1]
-    assert (await client.event()).value["code"] == CloseCode.GOING_AWAY
-    assert await client.ends() == b""
 
 
 async def test_a_token_that_ends(hub: Hub) -> None:
@@ -147,17 +122,6 @@ async def numbered(client: RawHttp, count: int) -> list[tuple[int | None, object
         assert "time_ms" in event.value
         found.append((event.id, event.value["value"]))
     return found
-
-
-async def test_live_events_have_ids(start_recording: StartRecording) -> None:
-    hub = await start_recording()
-    await record(hub, "/a", "before")
-    client = await follow(hub, "prefix=/a")
-    await record(hub, "/b", "another topic")
-    await record(hub, "/a", 1, 2)
-    assert await numbered(client, 2) == [(2, 1), (3, 2)]
-    await record(hub, "/a", 3)
-    assert await numbered(client, 1) == [(4, 3)]
 
 
 async def test_a_stream_begins_where_it_is_asked_to(start_recording: StartRecording) -> None:
@@ -218,21 +182,6 @@ async def test_whoever_has_read_what_a_power_loss_took_gets_all_that_comes_since
     assert await numbered(late, 6) == [(offset, 8 + offset) for offset in range(2, 8)]
     for query in (f"from={ids[1]}", "from=1"):
         assert await numbered(await follow(hub, f"prefix=/a&{query}"), 2) == [(1, 1), (2, 10)]
-
-
-async def test_a_slow_reader_loses_nothing(start_recording: StartRecording) -> None:
-    settings = Settings(queue=QueueLimits(messages=1, overflow=Overflow.DISCONNECT))
-    hub = await start_recording(settings=settings)
-    client = await follow(hub, "prefix=/flood&name=slow", receive_bytes=4096)
-    hub.shrink_buffers()
-    publisher = await hub.websocket()
-    for first in range(0, 3000, 100):
-        await publisher.publish("/flood", *([number, "x" * 200] for number in range(first, first + 100)))
-        await publisher.barrier()
-    handler = hub.handler("slow")
-    assert (handler.queued_messages, handler.dropped_messages) == (0, 0)
-    values = await client.values(3000)
-    assert [value[0] for value in values] == list(range(3000))
 
 
 async def test_a_slow_reader_that_retention_overtakes(start_recording: StartRecording) -> None:
@@ -373,17 +322,6 @@ def test_looks_become_rare_until_a_bell_rings() -> None:
     assert pauses[-1] == MOST_PAUSE_S
     assert stream.render([]) == []
     assert stream.planned[-1][0] == LEAST_PAUSE_S
-
-
-async def test_a_right_that_is_taken(hub: Hub) -> None:
-    known = KnownTokens(hub)
-    client = await follow(hub, "prefix=/a&name=alice", f"Authorization: Bearer {known.token('alice')}")
-    policy = read_policy({"users": {"alice": ["writer"]}, "roles": {"writer": {"publish": ["/b"]}}}, "test")
-    hub.server.access.adopt(known._users._replace(policy=policy, tokens=Tokens(dict(known._tokens))))
-    hub.server.core.authority.adopt(policy)
-    await review(hub.server, was_open=False)
-    last = await client.event()
-    assert (last.name, last.value["code"]) == ("closed", CloseCode.NOT_ALLOWED)
 
 
 async def test_the_newest_stay(hub: Hub) -> None:

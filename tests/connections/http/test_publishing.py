@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from hub.errors import CloseCode
@@ -15,14 +14,6 @@ from tests.hubs.known_tokens import SECRET, KnownTokens
 from tests.hubs.raw_http import JSON, NDJSON, RawHttp, follow, http
 from tests.hubs.raw_websocket import request, upgrade
 from tests.hubs.settings import settings_of
-
-
-async def test_msgpack_is_passed_on(hub: Hub) -> None:
-    reader, client = await hub.websocket("/t", subprotocol="hub.v1.msgpack"), await http(hub)
-    kind = "Content-Type: application/msgpack"
-    body = msgspec.msgpack.encode({"a": b"\x00\xff"})
-    assert (await client.ask("POST", "/v1/publish/t", kind, body=body)).status == 200
-    assert await reader.messages(1) == [("/t", {"a": b"\x00\xff"})]
 
 
 async def test_a_topic_without_a_slash_and_labels(hub: Hub) -> None:
@@ -197,15 +188,6 @@ async def test_a_name_that_was_made_to_point_here(hub: Hub) -> None:
 # As all others.
 
 
-async def test_it_is_shown_and_closed_as_others_are(hub: Hub) -> None:
-    client = await http(hub)
-    await client.publish("/t", 1, "User-Agent: curl/8")
-    handler = hub.handler("curl/8")
-    assert handler.published_messages == 1
-    handler.close(CloseCode.FORBIDDEN, "closed by an admin")
-    assert await client.ends() == b""
-
-
 async def test_closed_within_a_body(hub: Hub) -> None:
     client = await http(hub)
     await client.send(
@@ -313,19 +295,3 @@ async def test_requests_drop_by_drop(hub: Hub) -> None:
     for client in bodies:
         assert (await client.answer()).status in {400, 408}
     await pair.talk()
-
-
-async def test_a_flood_of_requests(hub: Hub) -> None:
-    pair, client = await QuietPair.at(hub), await http(hub, receive_bytes=4096)
-    await client.publish("/t", 1)
-    hub.shrink_buffers()
-    flood = request("/v1/publish/t", "POST", JSON, "Content-Length: 1") + b"1"
-    connection = hub.connections[-1]
-    sent = 0
-    while connection.transport.is_reading():
-        sent += client.send_nowait((flood * 50)[sent % len(flood) :])
-        await pair.talk()
-        assert connection.transport.get_write_buffer_size() < 400_000
-    await pair.talk()
-    while not connection.transport.is_reading():  # it is read, and so it goes on
-        await client.answer()

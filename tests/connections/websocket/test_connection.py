@@ -11,7 +11,6 @@ from websockets.frames import Opcode
 from hub.handlers.waiting import WRITE_LIMIT_BYTES
 from hub.messages.batch import Batch
 from hub.messages.frame import KIND_MESSAGES, encode_frame
-from peers.transport.transport import unread_bytes
 from tests.connections.websocket.zeek.clients import ZeekClient
 from tests.garbage import leaves_nothing
 from tests.hub.fakes import publish
@@ -23,17 +22,6 @@ from tests.hubs.settings import settings_of
 
 JSON = "hub.v1.json"
 MSGPACK = "hub.v1.msgpack"
-
-
-async def test_hello_is_the_first_message_or_none(hub: Hub) -> None:
-    client = await hub.websocket()
-    await client.say("hello", name="x" * 65)
-    assert (await client.message())["code"] == 1007
-    await client.say("hello", name="me")
-    assert (await client.message())["type"] == "welcome"
-    await client.say("hello", name="you")
-    assert await client.message() == {"type": "error", "code": 1008, "text": "hello must be the first message"}
-    assert hub.handler("me").name == "me"
 
 
 async def test_requests_are_confirmed_if_they_bear_a_number(hub: Hub) -> None:
@@ -93,16 +81,6 @@ async def test_foreign_pages_are_refused(hub: Hub) -> None:
         assert answer.status == 403
         assert b"websocket.origins" in answer.body or b"several Origin" in answer.body
     assert not hub.server.core.handlers
-
-
-async def test_a_listener_on_all_addresses(start_hub: StartHub) -> None:
-    hub = await start_hub(loopback=False)
-    client = await hub.raw_websocket()
-    await client.shake_hands(JSON, "Origin: http://127.0.0.1:7401")
-    assert (await client.message())["type"] == "welcome"
-    other = await hub.raw_websocket()
-    await other.send(upgrade(JSON, "Origin: http://localhost:3000"))
-    assert (await other.response()).status == 403
 
 
 async def come_and_go(hub: Hub) -> None:
@@ -188,41 +166,6 @@ async def test_who_makes_the_hub_answer_must_read(hub: Hub, data: bytes) -> None
     assert await other.messages(1) == [("/t", 1)]
     while not transport.is_reading():  # the client reads, and so it goes on
         await client.frame()
-
-
-async def test_a_client_that_talks_on_after_the_end(hub: Hub) -> None:
-    client = await hub.websocket()
-    await client.send(
-        frame(Opcode.TEXT, b"{"), *(text({"type": "publish", "topic": "/t", "value": 1}) for _ in range(500))
-    )
-    assert (await client.end())[0] == 1007
-    client.close()
-    await eventually(lambda: not hub.server.connections)
-    assert hub.server.core.statistics().published_messages_total == 0
-
-
-@pytest.mark.parametrize("sent", [b"", b"G", upgrade()[:-1]])
-async def test_half_a_handshake(hub: Hub, sent: bytes) -> None:
-    client = await hub.raw_websocket()
-    await client.send(sent)
-    await eventually(lambda: hub.server.connections)
-    hub.later(4)
-    hub.later(2)
-    answer = await client.response()
-    assert answer.status == 408
-    assert b"5 s" in answer.body
-    client.close()
-    await eventually(lambda: not hub.server.connections)
-
-
-async def test_who_stays_after_the_end_is_cut_off(hub: Hub) -> None:
-    client = await hub.raw_websocket()
-    await client.send(request("/healthz"))
-    assert (await client.response()).status == 200
-    (connection,) = hub.connections
-    await eventually(lambda: unread_bytes(connection.transport) == 0)
-    hub.later(4)
-    await eventually(lambda: not hub.server.connections)
 
 
 @pytest.mark.parametrize("pings", [b"", frame(Opcode.PING)], ids=["fragments", "fragments and pings"])

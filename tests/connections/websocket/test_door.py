@@ -262,12 +262,3 @@ async def test_metrics_are_for_those_who_may_hear_the_statistics(
     assert (b"hub_quota" in response.body) is (status == 200)
     if status == 403:
         assert response.body == b"/metrics is for admins, and for users who may subscribe to $hub/statistics\n"
-
-
-async def test_a_second_request_behind_an_unknown_one(hub: Hub, known: KnownTokens) -> None:
-    known.answer_after(2.0)
-    client = await hub.raw_websocket()
-    await client.send(upgrade("hub.v1.json", authorization(SECRET)) + request("/metrics", "GET"))
-    await eventually(lambda: known.failures == 1)
-    hub.later(3.0)
-    assert (await client.response()).status == 401

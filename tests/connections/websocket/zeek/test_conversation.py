@@ -15,8 +15,6 @@ from websockets.datastructures import Headers
 from websockets.frames import Opcode
 
 from hub.limits import Overflow, QueueLimits
-from hub.messages.batch import Batch
-from hub.messages.frame import KIND_MESSAGES, encode_frame
 from peers.values import CONVERTED_LIMIT_BYTES
 from peers.websocket.zeek_codec import client_name
 from peers.wire.hello import NAME_LIMIT_BYTES
@@ -64,19 +62,6 @@ async def test_prefixes_that_the_hub_does_not_take(start_hub: StartHub) -> None:
         assert await client.reply() == {"type": "error", "code": "deserialization_failed", "context": cause}
         assert await client.raw.end() == (1008, cause)
         await eventually(lambda: not hub.server.core.handlers)
-
-
-async def test_what_has_no_form_is_counted(hub: Hub) -> None:
-    client = await ZeekClient.subscribed(hub, "/a", lines=("X-Application-Name: me",))
-    core = hub.server.core
-    source = Watcher(hub, "/elsewhere").handler
-    for body in (b"\x01", b"\xc1", b"\x02"):
-        core.publish(source, core.routes.find("/a"), Batch(encode_frame(KIND_MESSAGES, body, key=b"/a"), 1))
-    assert [(await client.reply())["data"] for _ in range(2)] == [1, 2]
-    assert await client.settle() == []
-    handler = hub.handler("me")
-    assert (handler.dropped_messages, handler.delivered_messages) == (1, 2)
-    assert [event.value["lost"] for event in core.report_drops()] == [1]
 
 
 async def test_overflow_disconnects_in_brokers_words(start_hub: StartHub) -> None:
