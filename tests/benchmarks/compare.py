@@ -11,16 +11,11 @@ Exit code 1: messages were lost or came out of order, or a run failed. 2: wrong 
 from __future__ import annotations
 
 import argparse
-import ctypes
-import fcntl
 import json
 import os
-import socket
-import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -32,30 +27,7 @@ from peers.bench.processes import raise_descriptor_limit
 from peers.bench.report import Environment
 from peers.cli.bench import shown_progress
 from tests.benchmarks.brokers import BEFORE, BROKERS, OURS, OURS_BATCHED, Broker, BrokerError, hub, running
-from tests.benchmarks.workloads import BEST, WORKLOADS, Workload, selected
-
-_CLONE_NEWNET = 0x4000_0000
-_SET_FLAGS = 0x8914
-"""The request SIOCSIFFLAGS, which sets the flags of an interface."""
-
-_UP = 0x1 | 0x40
-"""The flags IFF_UP and IFF_RUNNING."""
-
-_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
-
-
-def enter_own_network() -> str:
-    """Move this thread, and every process it starts from now on, into a network of its own, if that is allowed."""
-    own = ctypes.CDLL(None).unshare(_CLONE_NEWNET) == 0
-    if own:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-            fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
-        for wanted in ("cubic", "reno"):  # the first one that the kernel takes; without loss they are the same
-            with suppress(OSError):
-                _CONTROL.write_text(wanted)
-                break
-    place = "loopback in a namespace of its own" if own else "the machine's loopback (not root)"
-    return f"{place}, TCP congestion control {_CONTROL.read_text().strip()}"
+from tests.benchmarks.workloads import WORKLOADS, Workload, selected
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,41 +86,25 @@ _TABLES = {"cpu_us": "µs of server CPU a delivered message", "p50_us": "latency
 
 
 class Summary:
-    """Of all runs median and spread of every figure, and our goals."""
+    """Of all runs median and spread of every figure, beside our goals."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
         self.faults = [run for run in runs if run.wrong or run.failed]
-        names = {run.workload for run in runs}
-        self._workloads = [workload for workload in WORKLOADS if workload.name in names]
 
     def values(self, workload: str, contestant: str, figure: str) -> list[float]:
         runs = [run for run in self.runs if (run.workload, run.contestant) == (workload, contestant)]
         return [run.figures[figure] for run in runs if figure in run.figures]
 
-    def best_peer(self, workload: str, figure: str) -> str:
-        """Return the name of the best broker that is not ours; empty if there is none."""
-        names = {run.contestant for run in self.runs} - {OURS, BEFORE, OURS_BATCHED}
-        peers = {name: median(values) for name in names if (values := self.values(workload, name, figure))}
-        return min(peers, key=peers.__getitem__, default="")
-
-    def goals(self) -> Iterator[dict[str, Any]]:
-        """Yield where we stand, goal by goal; goals whose peers did not run are left out."""
-        for workload in self._workloads:
-            for contestant, goals in ((OURS, workload.goals), (OURS_BATCHED, workload.batch_goals)):
-                for goal in goals:
-                    where = goal.workload or workload.name
-                    peer = self.best_peer(where, goal.figure) if goal.peer == BEST else goal.peer
-                    mine = self.values(workload.name, contestant, goal.figure)
-                    if mine and (theirs := self.values(where, peer, goal.figure)):
-                        ratio = median(mine) / median(theirs) if median(theirs) else float("inf")
-                        yield {
-                            "workload": workload.title + (" (batches)" if contestant != OURS else ""),
-                            "figure": goal.figure.removesuffix("_us"),
-                            "at most": f"≤ {goal.ratio:g} of {peer} {goal.workload}".rstrip(),
-                            "ratio": round(ratio, 3),
-                            "": "" if ratio <= goal.ratio else "**missed**",
-                        }
+    def _ratio(self, workload: Workload, figure: str) -> str:
+        """Return our median over that of the best other broker, and the goal; empty if either is missing."""
+        others = {run.contestant for run in self.runs} - {OURS, BEFORE, OURS_BATCHED}
+        theirs = [median(values) for name in others if (values := self.values(workload.name, name, figure))]
+        mine, goal = self.values(workload.name, OURS, figure), workload.goals.get(figure)
+        if not mine or not theirs:
+            return ""
+        ratio = median(mine) / min(theirs)
+        return f"{ratio:.2f}" + ("" if goal is None else f" ({'ok' if ratio <= goal else '**missed**'}: ≤ {goal:g})")
 
     def disturbance(self) -> float:
         """Return the median CPU, in cores, that other processes used while something was measured."""
@@ -157,38 +113,29 @@ class Summary:
     def markdown(self, about: dict[str, str]) -> str:
         """Return the tables of docs/design/measurements.md: medians with their spread, ratios, goals."""
         parts = [self._table(figure, heading) for figure, heading in _TABLES.items()]
-        if goals := list(self.goals()):
-            parts.append(_rows([list(goals[0]), ["---"] * 5, *([str(cell) for cell in one.values()] for one in goals)]))
         parts.append("".join(f"* {name}: {text}\n" for name, text in about.items()))
         return "\n".join(part for part in parts if part)
 
     def _table(self, figure: str, heading: str) -> str:
         runs = [run for run in self.runs if figure in run.figures]
         names = list(dict.fromkeys(run.contestant for run in runs))
-        rows = [[heading, *names, "hub ÷ best peer"], ["---"] * (len(names) + 2)]
-        for workload in self._workloads:
-            if not any(run.workload == workload.name for run in runs):
-                continue
+        rows = [[heading, *names, "hub ÷ best other"], ["---"] * (len(names) + 2)]
+        measured = {run.workload for run in runs}
+        for workload in [one for one in WORKLOADS if one.name in measured]:
             cells = [workload.title]
             for name in names:
                 values = self.values(workload.name, name, figure)
                 middle, least, most = (_shown(of(values)) if values else "" for of in (median, min, max))
                 shown = f"**{middle}**" if name.startswith(OURS) else middle
                 cells.append(f"{shown} ({least} to {most})" if values else "")
-            mine = self.values(workload.name, OURS, figure)
-            best = self.values(workload.name, self.best_peer(workload.name, figure), figure)
-            rows.append([*cells, f"{median(mine) / median(best):.2f}" if mine and best else ""])
-        return _rows(rows) if runs else ""
+            rows.append([*cells, self._ratio(workload, figure)])
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in rows) if runs else ""
 
 
 def _shown(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
-
-
-def _rows(rows: Sequence[Sequence[str]]) -> str:
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 
 
 EXIT_FAULT = 1
@@ -249,8 +196,7 @@ def main() -> int:
             console.print(f"[yellow]{broker.name} is missing: {broker.install}[/]")
     if given.before:
         brokers.insert(1, hub(BEFORE, given.before.resolve()))
-    about = {"machine": str(Environment.here()), "network": enter_own_network()}
-    about |= {broker.name: broker.version() for broker in brokers}
+    about = {"machine": str(Environment.here())} | {broker.name: broker.version() for broker in brokers}
     raise_descriptor_limit()
     if len(os.sched_getaffinity(0)) == 1:
         console.print("[yellow]There is one CPU only: brokers and load share it, and the figures with it.[/]")
@@ -272,7 +218,7 @@ def main() -> int:
     _tell_faults(summary, console)
     if given.json:
         settings = {"repeat": given.repeat, "scale": given.scale, "duration_s": {"flood": _FLOOD_S, "paced": _PACED_S}}
-        every = {"others_load": summary.disturbance(), "goals": list(summary.goals()), "runs": list(map(asdict, runs))}
+        every = {"others_load": summary.disturbance(), "runs": list(map(asdict, runs))}
         given.json.write_text(json.dumps({"about": about, "settings": settings} | every, indent=1) + "\n")
     return EXIT_FAULT if summary.faults else 0
 
