@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,12 +34,16 @@ class Scope(NamedTuple):
         return max(least, round(count * self.scale))
 
 
-def in_turn(number: int) -> tuple[bool, bool]:
-    """Return without, with, or the other way round: each repeat begins with the other one."""
-    return (False, True) if number % 2 == 0 else (True, False)
+def in_pairs(repeat: int, measure: Callable[[bool], Measurement]) -> tuple[list[Measurement], list[Measurement]]:
+    """Measure without something and with it, by turns; each repeat begins with the other one."""
+    runs: dict[bool, list[Measurement]] = {False: [], True: []}
+    for number in range(repeat):
+        for is_with in (number % 2 == 1, number % 2 == 0):
+            runs[is_with].append(measure(is_with))
+    return runs[False], runs[True]
 
 
-def faults(runs: list[Measurement]) -> list[str]:
+def faults(runs: Iterable[Measurement]) -> list[str]:
     return [
         f"{run.delivered:,} of {run.expected:,} delivered, {run.lost:,} lost ({run.told:,} told), "
         f"{run.out_of_order:,} out of order"

@@ -10,6 +10,7 @@ import dataclasses
 import statistics
 import time
 from collections import deque
+from itertools import chain
 
 import msgspec
 
@@ -20,7 +21,7 @@ from peers.bench.processes import RunningHub
 from peers.bench.stage import Plan, Stage
 from peers.client import connect
 from tests.benchmarks.goals.companions import companion
-from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults, in_turn
+from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults, in_pairs
 
 _SIZE_BYTES = 100
 _LIVE_MESSAGES = 3_000_000
@@ -40,24 +41,23 @@ _QUANTILES = 100
 def live(scope: Scope, goal_percent: float) -> list[Figure]:
     name = "1 → 1 while all is recorded"
     plan = scope.plan(messages=scope.scaled(_LIVE_MESSAGES), size=_SIZE_BYTES, pin=False)
-    ratios, rates, flaws = [], [], []
-    for number in range(scope.repeat):
-        pair: dict[bool, Measurement] = {}
-        for recording in in_turn(number):
-            with Stage(dataclasses.replace(plan, hub_flags=(*plan.hub_flags, *_FLAGS * recording))) as stage:
-                told = scope.tell(f"{name}{'' if recording else ': not yet'}")
-                pair[recording] = stage.measure(watch=told)
-        ratios.append(100 * pair[True].delivered_per_s / pair[False].delivered_per_s)
-        rates.append(f"{pair[False].delivered_per_s:,.0f} → {pair[True].delivered_per_s:,.0f}")
-        flaws += faults(list(pair.values()))
-    remark = f"messages/s: {'; '.join(rates)}"
+
+    def measure(recording: bool) -> Measurement:  # noqa: FBT001 -- as all
+        with Stage(dataclasses.replace(plan, hub_flags=(*plan.hub_flags, *_FLAGS * recording))) as stage:
+            return stage.measure(watch=scope.tell(f"{name}{'' if recording else ': not yet'}"))
+
+    runs = in_pairs(scope.repeat, measure)
+    rates = [(without.delivered_per_s, beside.delivered_per_s) for without, beside in zip(*runs, strict=True)]
+    remark = f"messages/s: {'; '.join(f'{without:,.0f} → {beside:,.0f}' for without, beside in rates)}"
+    ratios = [100 * beside / without for without, beside in rates]
+    flaws = faults(chain(*runs))
     return [Figure(name, goal_percent, "% of the rate without", ratios, at_least=True, faults=flaws, remark=remark)]
 
 
 def written(scope: Scope, goal_per_s: float) -> list[Figure]:
     """Measure batches that come as fast as they are taken, until the last is committed."""
-    plan = _filling(scope, _WRITTEN_MESSAGES)
-    name = f"{plan.messages:,} messages of {_SIZE_BYTES} bytes, {_VALUES} in a frame, written to the journal"
+    plan, count = _filling(scope, _WRITTEN_MESSAGES)
+    name = f"{count:,} messages of {_SIZE_BYTES} bytes, {_VALUES} in a frame, written to the journal"
     rates, flaws = [], []
     for _ in range(scope.repeat):
         with Stage(plan) as stage:
@@ -93,8 +93,8 @@ def confirmed(scope: Scope, frames_per_s: int, values: int, percentile: int, goa
 
 def history(scope: Scope, goal_per_s: float) -> list[Figure]:
     """Measure clients that read what is recorded: as columns, and as a stream that begins with the oldest record."""
-    plan = _filling(scope, _READ_MESSAGES)
-    name = f"{plan.messages:,} messages of {_SIZE_BYTES} bytes read from the journal"
+    plan, count = _filling(scope, _READ_MESSAGES)
+    name = f"{count:,} messages of {_SIZE_BYTES} bytes read from the journal"
     columns, streams, busy = [], [], []
     with Stage(plan) as stage:
         stage.measure(watch=scope.tell(f"{name}: writing"))
@@ -104,10 +104,10 @@ def history(scope: Scope, goal_per_s: float) -> list[Figure]:
             scope.tell(name)
             columns.append(asyncio.run(_read_columns(url)))
             used_s = time.process_time()
-            streams.append(asyncio.run(_read_stream(url, plan.messages)))
-            busy.append(f"{1e6 * (time.process_time() - used_s) / plan.messages:.2f}")
+            streams.append(asyncio.run(_read_stream(url, count)))
+            busy.append(f"{1e6 * (time.process_time() - used_s) / count:.2f}")
     remark = f"CPU of the reader, µs a message: {', '.join(busy)}"
-    stream = f"{plan.messages:,} messages of {_SIZE_BYTES} bytes, a stream from the journal, one reader"
+    stream = f"{count:,} messages of {_SIZE_BYTES} bytes, a stream from the journal, one reader"
     return [
         Figure(name, goal_per_s, "messages/s", columns, at_least=True),
         Figure(stream, goal_per_s, "messages/s", streams, at_least=True, remark=remark),
@@ -117,11 +117,8 @@ def history(scope: Scope, goal_per_s: float) -> list[Figure]:
 def beside_history(scope: Scope, goal_times: float) -> list[Figure]:
     """Measure the latency of a stream while somebody reads the journal as fast as it goes."""
     name = f"live p99 at {_STREAM_PER_S:,} messages/s beside a reader of the journal at full speed"
-    plan = _filling(scope, _READ_MESSAGES)
+    plan, count = _filling(scope, _READ_MESSAGES)
     stream = scope.plan(messages=scope.scaled(_STREAM_PER_S * _SECONDS, 100), rate=_STREAM_PER_S, size=_SIZE_BYTES)
-    quiet: list[float] = []
-    busy: list[float] = []
-    flaws: list[str] = []
     read: list[str] = []
     with Stage(plan) as filled:
         filled.measure(watch=scope.tell(f"{name}: writing"))
@@ -129,24 +126,27 @@ def beside_history(scope: Scope, goal_times: float) -> list[Figure]:
         asyncio.run(_settle(hub.url("tcp")))
         stream = dataclasses.replace(stream, urls=(hub.url("tcp"),), hub_pid=hub.pid, hub_flags=())
         with Stage(stream) as stage:
-            for number in range(scope.repeat):
-                for reading in in_turn(number):
-                    watch = scope.tell(f"{name}{'' if reading else ': alone'}")
-                    with companion("history", hub.url("tcp"), reading) as done:
-                        run = stage.measure(rate=stream.rate, watch=watch)
-                    flaws += faults([run])
-                    (busy if reading else quiet).append(run.latency.p99_us if run.latency is not None else 0.0)
-                    read += [f"{passes * plan.messages / run.elapsed_s:,.0f}" for passes in done.values()]
+
+            def measure(reading: bool) -> Measurement:  # noqa: FBT001 -- as all
+                watch = scope.tell(f"{name}{'' if reading else ': alone'}")
+                with companion("history", hub.url("tcp"), reading) as done:
+                    run = stage.measure(rate=stream.rate, watch=watch)
+                read.extend(f"{passes * count / run.elapsed_s:,.0f}" for passes in done.values())
+                return run
+
+            runs = in_pairs(scope.repeat, measure)
+    quiet, busy = ([run.latency.p99_us if run.latency is not None else 0.0 for run in some] for some in runs)
     ratios = [with_it / without for without, with_it in zip(quiet, busy, strict=True)]
     alone, beside = (", ".join(f"{one:,.0f}" for one in some) for some in (quiet, busy))
+    flaws = faults(chain(*runs))
     remark = f"p99, µs: {alone} alone, {beside} beside; read, messages/s: {', '.join(read)}"
     return [Figure(name, goal_times, "times as long", ratios, faults=flaws, remark=remark)]
 
 
-def _filling(scope: Scope, messages: int) -> Plan:
+def _filling(scope: Scope, messages: int) -> tuple[Plan, int]:
     flags = (*scope.base.hub_flags, *_FLAGS)
     count = scope.scaled(messages, _VALUES)
-    return scope.plan(messages=count, size=_SIZE_BYTES, batch=_VALUES, pin=False, hub_flags=flags)
+    return scope.plan(messages=count, size=_SIZE_BYTES, batch=_VALUES, pin=False, hub_flags=flags), count
 
 
 async def _settle(url: str) -> float:

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 
 from hub.limits import Overflow
 from hub.messages.frame import encode_frame
@@ -16,7 +17,7 @@ from peers.bench.stage import Stage, Transport, Watch
 from peers.transport.endpoints import Endpoint
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
-from tests.benchmarks.goals.figure import Figure, Scope, faults, in_turn
+from tests.benchmarks.goals.figure import Figure, Scope, faults, in_pairs
 
 _SIGN_OF_LIFE_S = 5.0
 """Well below the 20 s of silence after which a hub pings: stalled readers send a pong, so that the hub does not take
@@ -68,30 +69,27 @@ _RATE_MESSAGES = 400_000
 
 def stalled(scope: Scope, overflow: Overflow, goal_percent: float) -> list[Figure]:
     name = f"10 of 100 stalled, {overflow.value}"
-    rates, capacities, flaws = [], [], []
-    for number in range(scope.repeat):
-        pair: dict[bool, Measurement] = {}
-        for stalling in in_turn(number):
-            pair[stalling] = _rate(scope, overflow, f"{name}{'' if stalling else ': none yet'}", stalling=stalling)
-        rates.append(100 * pair[True].published_per_s / pair[False].published_per_s)
-        capacities.append(100 * pair[False].us_per_message / pair[True].us_per_message)
-        flaws += faults(list(pair.values()))
+    wish = QueueWish(messages=_QUEUE_MESSAGES, overflow=overflow)
+
+    def measure(stalling: bool) -> Measurement:  # noqa: FBT001 -- as all
+        stuck = scope.scaled(_STALLED) if stalling else 0
+        others = scope.scaled(_SUBSCRIBERS, 2) - stuck
+        plan = scope.plan(messages=scope.scaled(_RATE_MESSAGES), size=_SIZE_BYTES, subscribers=others)
+        watch = scope.tell(f"{name}{'' if stalling else ': none yet'}")
+        with Stage(plan) as stage, stalled_readers(stage, stuck, wish, watch) as watched:
+            stage.measure(plan.warmup_messages)  # so that their queues are full from the beginning
+            return stage.measure(watch=watched)
+
+    runs = in_pairs(scope.repeat, measure)
+    pairs = list(zip(*runs, strict=True))
+    rates = [100 * beside.published_per_s / before.published_per_s for before, beside in pairs]
+    capacities = [100 * before.us_per_message / beside.us_per_message for before, beside in pairs]
+    flaws = faults(chain(*runs))
     by_cpu = f"{name}: messages to the others for a second of hub CPU"
     return [
         Figure(f"{name}: rate of the others", goal_percent, "% of before", rates, at_least=True, faults=flaws),
         Figure(by_cpu, goal_percent, "% of before", capacities, at_least=True, faults=flaws),
     ]
-
-
-def _rate(scope: Scope, overflow: Overflow, name: str, *, stalling: bool) -> Measurement:
-    stuck = scope.scaled(_STALLED) if stalling else 0
-    plan = scope.plan(
-        messages=scope.scaled(_RATE_MESSAGES), size=_SIZE_BYTES, subscribers=scope.scaled(_SUBSCRIBERS, 2) - stuck
-    )
-    wish = QueueWish(messages=_QUEUE_MESSAGES, overflow=overflow)
-    with Stage(plan) as stage, stalled_readers(stage, stuck, wish, scope.tell(name)) as watch:
-        stage.measure(plan.warmup_messages)  # so that their queues are full from the beginning
-        return stage.measure(watch=watch)
 
 
 _CONNECTIONS = 2000
@@ -156,29 +154,31 @@ def connections(scope: Scope, transport: Transport, goal_kib: float) -> list[Fig
     count = scope.scaled(_CONNECTIONS, 10)
     kind = "WebSocket connection" if transport == "ws" else "TCP client"
     name = f"idle {kind} with one subscription, of {count:,}"
-    values = []
-    for _ in range(scope.repeat):
+
+    def once() -> float:
         scope.tell(name)
         with _crowd(scope, transport) as crowd:
             before = crowd.memory_bytes()
             crowd.populate(count)
             crowd.subscribe(1)
-            values.append((crowd.memory_bytes() - before) / count / 1024)
-    return [Figure(name, goal_kib, "KiB of memory each", values)]
+            return (crowd.memory_bytes() - before) / count / 1024
+
+    return [Figure(name, goal_kib, "KiB of memory each", [once() for _ in range(scope.repeat)])]
 
 
 def subscriptions(scope: Scope, goal_bytes: float) -> list[Figure]:
     each = scope.scaled(_PREFIXES / _HOLDERS)
     name = f"subscription, of {each * _HOLDERS:,} different ones of {_HOLDERS} clients"
-    values = []
-    for _ in range(scope.repeat):
+
+    def once() -> float:
         scope.tell(name)
         with _crowd(scope, "tcp", "--limits-prefixes-per-client", str(_PREFIXES)) as crowd:
             crowd.populate(_HOLDERS)
             before = crowd.memory_bytes()
             crowd.subscribe(each)
-            values.append((crowd.memory_bytes() - before) / (each * _HOLDERS))
-    return [Figure(name, goal_bytes, "bytes of memory each", values)]
+            return (crowd.memory_bytes() - before) / (each * _HOLDERS)
+
+    return [Figure(name, goal_bytes, "bytes of memory each", [once() for _ in range(scope.repeat)])]
 
 
 def stalled_queues(scope: Scope, goal_mib: float) -> list[Figure]:

@@ -9,7 +9,7 @@ from peers.bench.line import Line, dial
 from peers.bench.measurement import Measurement
 from peers.bench.stage import Stage, Watch
 from tests.benchmarks.goals.companions import companion
-from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults, in_turn
+from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults, in_pairs
 
 
 class Bystanders:
@@ -109,18 +109,17 @@ def idle(scope: Scope, goal_percent: float) -> list[Figure]:
     rate = 20_000
     plan = scope.plan(messages=1, rate=rate, size=_SIZE_BYTES)
     name = f"20,000 messages/s beside {subscribers:,} subscribers, {peers} peer hubs that are idle"
-    alone: list[Measurement] = []
-    beside: list[Measurement] = []
     with Stage(plan) as stage:
         bystanders = Bystanders(stage)
-        for number in range(2 * scope.repeat):
-            for idle_ones in in_turn(number):
-                watch = bystanders.watched(scope.tell(f"{name}{'' if idle_ones else ': without'}"))
-                bystanders.populate(subscribers if idle_ones else 0)
-                with companion("hubs", stage.hub.url("tcp"), peers if idle_ones else 0):
-                    stage.hub.wait_quiet(bystanders.answer)
-                    run = stage.measure(max(1, round(rate * _IDLE_SECONDS * scope.scale)), rate, watch=watch)
-                (beside if idle_ones else alone).append(run)
+
+        def measure(beside: bool) -> Measurement:  # noqa: FBT001 -- as all
+            watch = bystanders.watched(scope.tell(f"{name}{'' if beside else ': without'}"))
+            bystanders.populate(subscribers if beside else 0)
+            with companion("hubs", stage.hub.url("tcp"), peers if beside else 0):
+                stage.hub.wait_quiet(bystanders.answer)
+                return stage.measure(scope.scaled(rate * _IDLE_SECONDS), rate, watch=watch)
+
+        alone, beside = in_pairs(2 * scope.repeat, measure)
         bystanders.populate(0)
     values = [100 * (with_it.hub_cpu_s / without.hub_cpu_s - 1) for without, with_it in zip(alone, beside, strict=True)]
     used = [statistics.median(run.hub_cpu_percent for run in runs) for runs in (alone, beside)]
@@ -132,24 +131,23 @@ def churn(scope: Scope, pairs_per_s: float, goal_percent: float) -> list[Figure]
     """Measure the stream at full speed, without and with a client that subscribes and unsubscribes."""
     plan = scope.plan(messages=scope.scaled(_MESSAGES), size=_SIZE_BYTES)
     name = f"churn of {pairs_per_s:,.0f} subscriptions and as many ends of them a second"
-    quiet: list[Measurement] = []
-    busy: list[Measurement] = []
     flaws: list[str] = []
     with Stage(plan) as stage:
-        for number in range(2 * scope.repeat):
-            for churning in in_turn(number):
-                watch = scope.tell(f"{name}{'' if churning else ': without'}")
-                if not churning:
-                    quiet.append(stage.measure(watch=watch))
-                    continue
-                with companion("churn", stage.hub.url("tcp"), pairs_per_s) as churned:
-                    busy.append(stage.measure(watch=watch))
+
+        def measure(churning: bool) -> Measurement:  # noqa: FBT001 -- as all
+            watch = scope.tell(f"{name}{'' if churning else ': without'}")
+            with companion("churn", stage.hub.url("tcp"), pairs_per_s * churning) as churned:
+                run = stage.measure(watch=watch)
+            if churning:
                 requests, confirmed = churned["requests"], churned["confirmed"]
                 wanted = 2 * pairs_per_s * churned["elapsed_s"]
                 if confirmed != requests:
                     flaws.append(f"{requests:,} requests were made, {confirmed:,} confirmed")
                 if requests < 0.9 * wanted - 200:
                     flaws.append(f"{TOO_SLOW}: {requests:,} requests were made, {wanted:,.0f} wanted")
+            return run
+
+        quiet, busy = in_pairs(2 * scope.repeat, measure)
     pairs = list(zip(quiet, busy, strict=True))
     rates = [100 * (1 - with_it.delivered_per_s / without.delivered_per_s) for without, with_it in pairs]
     shares = [
