@@ -68,8 +68,8 @@ soak: $(VENV)/.test ## break it for an hour: kills, damage, full disks, tiers th
 	echo "soak: all is as promised"
 
 fuzz: $(VENV)/.test ## look for inputs that do harm, 10 minutes for each parser (ARGS="frames --minutes 1")
-	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet 'topichub[fuzz]' || \
-		echo "fuzz: atheris is not to be had here: inputs are made by chance, without looking at coverage" >&2
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(PIP) 'topichub[fuzz]' >$(VENV)/pip.log 2>&1 || \
+		echo "fuzz: atheris cannot be installed ($(VENV)/pip.log): inputs are random, not guided by coverage" >&2
 	$(BIN)/python -m tests.fuzz.fuzz $(ARGS)
 
 check: lint types contracts ## linters (of documents, too), types (of the page, too), import contracts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import tempfile
 import tomllib
@@ -234,7 +235,7 @@ def _run_jwt(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     with _printable(Refusal):
         identity = _JWTS.identity(text, _NOW_S)
-        assert text in _right_tokens(), "somebody has made a token without the key"
+        assert _decoded(text) in map(_decoded, _right_tokens()), "a token was made without the key"
         assert identity.user == "alice"
 
 
@@ -244,6 +245,11 @@ def _run_claims(data: bytes) -> None:
         claims = json.loads(data)
         assert (identity.user, claims["iss"]) == (claims["sub"], "i")
         assert claims["exp"] > _NOW_S - 60
+
+
+def _decoded(text: str) -> list[bytes]:
+    """Decode the parts of a token: Base64 has more than one text for the same signature."""
+    return [base64.urlsafe_b64decode(part + "==") for part in text.split(".")]
 
 
 @cache
