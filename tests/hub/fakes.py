@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hub.core import Core, Outside
 from hub.errors import RejectedError
 from hub.handlers.delivery import Role
-from hub.handlers.handler import Handler
+from hub.handlers.handler import ANY_FRAME_BYTES, Handler
 from hub.labels.envelope import Envelope
 from hub.limits import CoreLimits, Overflow, QueueLimits
 from hub.mesh.announcement import Announcement, Interest
@@ -26,8 +26,8 @@ from hub.messages.frame import (
     encode_frame,
     iterate_frames,
 )
+from hub.messages.request_frame import Item
 from hub.messages.stretch import Stretch, find_runs
-from hub.policy.policy import Rights
 from hub.prefixes import Change
 
 ROOMY = QueueLimits(messages=1_000_000, bytes=1 << 40)  # Limits that no test reaches
@@ -84,7 +84,7 @@ def numbers_of(batches: Iterable[Batch]) -> list[int]:
     return [number for number, _ in values_of(batches)]
 
 
-Told = Batch | int  # What an outlet was told: a batch, or a gap of so many messages
+Told = Batch | int | Item  # What an outlet was told: a batch, a gap of so many messages, a request or a reply
 
 
 @dataclass
@@ -107,6 +107,18 @@ class FakeOutlet:
         self.told.append(lost_messages)
         self.act()
 
+    def post(self, items: list[Item]) -> None:
+        assert items, "a write of nothing"
+        self.writes += 1
+        for item in items:
+            self.told.append(item)
+            self.act()
+
+    def take(self) -> list[Item]:
+        posted = [item for item in self.told if not isinstance(item, Batch | int)]
+        self.told = [item for item in self.told if isinstance(item, Batch | int)]
+        return posted
+
     def close(self, code: int, text: str) -> None:
         self.closed.append((code, text))
         self.on_close()
@@ -125,12 +137,8 @@ class FakeOutlet:
 
     @property
     def messages(self) -> list[tuple[str, Any]]:
-        return [
-            (part.key.decode(), value)
-            for batch in self.batches
-            for part in batch.parts()
-            for value in decode_values(part)
-        ]
+        parts = [part for batch in self.batches for part in batch.parts()]
+        return [(part.topic.decode(), value) for part in parts for value in decode_values(part)]
 
 
 def handler_of(
@@ -141,10 +149,12 @@ def handler_of(
     limit_bytes: int = ROOMY.bytes,
     overflow: Overflow = Overflow.DROP_OLDEST,
     name: str = "",
-    rights: Rights | None = None,
+    frame_limit_bytes: int = ANY_FRAME_BYTES,
 ) -> Handler:
+    """Make a handler, which can send requests and replies if it is given an outlet."""
     limits = QueueLimits(messages=messages, bytes=limit_bytes, overflow=overflow)
-    return Handler(outlet or FakeOutlet(), role=role, limits=limits, name=name, address="nowhere", rights=rights)
+    more: dict[str, Any] = {"name": name, "address": "nowhere", "frame_limit_bytes": frame_limit_bytes}
+    return Handler(outlet or FakeOutlet(), role=role, limits=limits, poster=outlet, **more)
 
 
 def publish(core: Core, topic: str, *values: Any, source: Handler | None = None) -> None:
@@ -210,13 +220,10 @@ class Turn(Outside):
         self,
         *prefixes: str,
         role: Role = Role.CLIENT,
-        messages: int = ROOMY.messages,
-        overflow: Overflow = Overflow.DROP_OLDEST,
-        name: str = "",
-        rights: Rights | None = None,
+        **terms: Any,
     ) -> tuple[Handler, FakeOutlet]:
         outlet = FakeOutlet()
-        handler = handler_of(outlet, role=role, messages=messages, overflow=overflow, name=name, rights=rights)
+        handler = handler_of(outlet, role=role, **terms)
         self.core.attach(handler)
         if role is Role.LINK:
             mesh_link(self.core, handler, *prefixes)
@@ -236,7 +243,7 @@ def place_after(told: list[Told], place: int) -> int:
     for item in told:
         if isinstance(item, int):
             place += item
-        else:
+        elif isinstance(item, Batch):
             numbers = numbers_of([item])
             assert numbers == list(range(place, place + len(numbers))), "out of order, or missing without a gap"
             place += len(numbers)
@@ -252,7 +259,6 @@ class Bench:
         self.dirty = 0
         self.drops = 0
         self.offered = 0
-        self.posted_bytes = 0  # Of requests and replies, which whoever has a poster counts
         self.handler.attach(7, self._on_dirty, self._on_drop)
 
     def _on_dirty(self, handler: Handler) -> None:
@@ -285,8 +291,10 @@ class Bench:
         place_after(self.outlet.told, 0)
         seen = self.handler.statistics()
         assert seen.delivered_messages == len(numbers_of(self.outlet.batches))
-        batches_bytes = sum(batch.frames_bytes for batch in self.outlet.batches)
-        assert seen.delivered_bytes == batches_bytes + self.posted_bytes
+        told = [item for item in self.outlet.told if not isinstance(item, int)]
+        assert seen.delivered_bytes == sum(
+            item.frames_bytes if isinstance(item, Batch) else item.size_bytes for item in told
+        )
         held = seen.queued_messages + self.pending_messages
         assert self.offered == seen.delivered_messages + seen.dropped_messages + held
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import msgpack
 import pytest
@@ -60,19 +61,10 @@ def test_the_number_of_values_is_limited() -> None:
 
 
 def test_other_forms_are_made_once() -> None:
-    calls = []
-
-    def nothing(batch: Batch) -> None:
-        calls.append(batch)
-
-    def size(batch: Batch) -> int:
-        calls.append(batch)
-        return batch.messages
-
-    batch = Batch.of("/a", [1, 2])
-    asked: list[Callable[[Batch], int | None]] = [nothing, size, nothing, size]
-    assert [batch.form(make) for make in asked] == [None, 2, None, 2]
-    assert calls == [batch, batch]
+    batch, nothing, size = Batch.of("/a", [1, 2]), Mock(return_value=None), Mock(return_value=2)
+    assert [batch.form(make) for make in (nothing, size, nothing, size)] == [None, 2, None, 2]
+    nothing.assert_called_once_with(batch)
+    size.assert_called_once_with(batch)
 
 
 # Cutting.
@@ -97,17 +89,12 @@ def test_split_cuts_after_any_message(shape: Shape) -> None:
 
 
 @given(shapes, st.integers(0, 30), limits_bytes)
-def test_messages_within_is_the_largest_head_that_fits(shape: Shape, limit_messages: int, limit: int) -> None:
+def test_the_largest_head_that_fits_and_the_smallest_loss(shape: Shape, limit_messages: int, limit: int) -> None:
     batch = shape.batch(0)
     fitting = [
         messages for messages, head, _ in cuts_of(batch) if head.messages <= limit_messages and head.size_bytes <= limit
     ]
     assert batch.messages_within(limit_messages, limit) == max(fitting, default=0)
-
-
-@given(shapes, limits_bytes)
-def test_messages_beyond_is_the_smallest_loss_after_which_the_rest_fits(shape: Shape, limit: int) -> None:
-    batch = shape.batch(0)
     enough = [messages for messages, _, rest in cuts_of(batch) if rest is None or rest.size_bytes <= limit]
     assert batch.messages_beyond(limit) == min(enough)
 
@@ -135,21 +122,14 @@ def test_what_cannot_be_told_apart_is_not_cut(opaque: bytes) -> None:
     batch = Batch(before + opaque + behind, inside + 4)
     assert [part.messages for part in batch.parts()] == [2, inside, 2]
     assert value_ends(list(batch.parts())[1]) is None
-
     for messages in (3, 4, 2 + inside):
         head, rest = batch.split(messages)
         assert (head.frames, head.messages) == (before + opaque, inside + 2)
         assert rest is not None
         assert (rest.frames, rest.messages) == (behind, 2)
-    head, rest = Batch(before + opaque, inside + 2).split(3)
-    assert (head.frames, rest) == (before + opaque, None)
-
-
-@pytest.mark.parametrize("opaque", OPAQUE.values(), ids=OPAQUE)
-def test_measuring_passes_over_what_cannot_be_told_apart(opaque: bytes) -> None:
-    inside = BATCH_COUNT.unpack_from(opaque, 10)[0]
-    before = frame([0, 1])
     batch = Batch(before + opaque, inside + 2)
+    head, rest = batch.split(3)
+    assert (head.frames, rest) == (before + opaque, None)
     for limit_messages in (2, 3, inside + 1):
         assert batch.messages_within(limit_messages, batch.size_bytes) == 2
     assert batch.messages_within(inside + 2, batch.size_bytes) == inside + 2
@@ -269,19 +249,15 @@ def only(frame: bytes) -> Frame:
 
 
 @given(target=st.binary(max_size=1024), first=ids, timeout_ms=ids, body=bodies, named=st.booleans())
-def test_requests(target: bytes, first: int, timeout_ms: int, body: tuple[int, bytes, int], named: bool) -> None:  # noqa: FBT001
+def test_requests_and_replies(
+    target: bytes, first: int, timeout_ms: int, body: tuple[int, bytes, int], *, named: bool
+) -> None:
     flags, values, count = body
     request = Request(target, first, timeout_ms, values, flags | FLAG_NAMED * named)
-    assert Request.decode(only(request.encode())) == request
-    assert request.requests == count
-
-
-@given(first=ids, body=bodies)
-def test_replies(first: int, body: tuple[int, bytes, int]) -> None:
-    flags, values, count = body
     reply = Reply(first, Status.OK, values, flags)
+    assert Request.decode(only(request.encode())) == request
     assert Reply.decode(only(reply.encode())) == reply
-    assert reply.requests == count
+    assert request.requests == reply.requests == count
 
 
 @given(first=ids, count=st.integers(1, 65_536), status=st.sampled_from([one for one in Status if one]), text=st.text())
@@ -292,29 +268,22 @@ def test_failures(first: int, count: int, status: Status, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "body", "text"),
+    ("decode", "flags", "body", "text"),
     [
-        (0, bytes(8), "8 bytes hold no value"),
-        (0b10000000, bytes(9), "flags 0b10000000"),
-        (FLAG_BATCH, bytes(8) + b"\0\0\0\0\x01", "BATCH of 0 values"),
-        (FLAG_BATCH, bytes(8) + b"\0\0\0\x03\x01\x01", "BATCH of 3 values in 6 bytes"),
-        (FLAG_BATCH, bytes(8) + b"\0\x01\0\x01" + b"\x01" * 70_000, "BATCH of 65537 values"),
+        (Request.decode, 0, bytes(8), "8 bytes hold no value"),
+        (Request.decode, 0b10000000, bytes(9), "flags 0b10000000"),
+        (Request.decode, FLAG_BATCH, bytes(8) + b"\0\0\0\0\x01", "BATCH of 0 values"),
+        (Request.decode, FLAG_BATCH, bytes(8) + b"\0\0\0\x03\x01\x01", "BATCH of 3 values in 6 bytes"),
+        (Request.decode, FLAG_BATCH, bytes(8) + b"\0\x01\0\x01" + b"\x01" * 70_000, "BATCH of 65537 values"),
+        (Reply.decode, 0, bytes(5), "5 bytes hold no value"),
+        (Reply.decode, FLAG_NAMED, bytes(9), "flags 0b00001000"),
+        (Reply.decode, FLAG_BATCH, bytes(5) + b"\0\0\0\x03\x01\x01", "BATCH of 3 values"),
+        (Reply.decode, FLAG_BATCH, bytes(4) + b"\x01\0\0\0\0\x01", "BATCH of no replies"),
     ],
 )
-def test_requests_that_are_none(flags: int, body: bytes, text: str) -> None:
+def test_requests_and_replies_that_are_none(
+    decode: Callable[[Frame], object], flags: int, body: bytes, text: str
+) -> None:
+    kind = KIND_REQUEST if decode == Request.decode else KIND_REPLY
     with pytest.raises(RejectedError, match=text):
-        Request.decode(only(encode_frame(KIND_REQUEST, body, key=b"/a", flags=flags)))
-
-
-@pytest.mark.parametrize(
-    ("flags", "body", "text"),
-    [
-        (0, bytes(5), "5 bytes hold no value"),
-        (FLAG_NAMED, bytes(9), "flags 0b00001000"),
-        (FLAG_BATCH, bytes(5) + b"\0\0\0\x03\x01\x01", "BATCH of 3 values"),
-        (FLAG_BATCH, bytes(4) + b"\x01\0\0\0\0\x01", "BATCH of no replies"),
-    ],
-)
-def test_replies_that_are_none(flags: int, body: bytes, text: str) -> None:
-    with pytest.raises(RejectedError, match=text):
-        Reply.decode(only(encode_frame(KIND_REPLY, body, flags=flags)))
+        decode(only(encode_frame(kind, body, key=b"/a" if kind == KIND_REQUEST else b"", flags=flags)))

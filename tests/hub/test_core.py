@@ -13,12 +13,11 @@ from hub.errors import ClosedError, RejectedError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.labels.rules import Rule
-from hub.limits import CoreLimits, HandlerLimits, Overflow, QueueLimits, RouteLimits
+from hub.limits import CoreLimits, HandlerLimits, Overflow, RouteLimits
 from hub.mesh.announcement import Announcement
 from hub.routing.subscriptions import Asked
 from hub.scheduling.memory import Memory
 from tests.hub.fakes import FakeOutlet, Replies, Turn, handler_of
-from tests.hub.requests.party import FakePoster
 
 # Messages.
 
@@ -198,8 +197,8 @@ def test_far_sides_that_go_together_are_given_back_a_share_a_turn() -> None:
 
 def test_what_is_done_in_steps_ends_when_its_handler_leaves() -> None:
     turn = Turn()
-    outlet = FakePoster()
-    handler = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
+    outlet = FakeOutlet()
+    handler = handler_of(outlet)
     turn.core.attach(handler)
     works = [
         turn.core.subscribing(handler, ["/a", "/b"]),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hub.handlers.delivery import Delivery, Role, receivers, without_links
 from hub.handlers.handler import Handler
-from hub.limits import Overflow
 from hub.mesh.graph import GraphChange
 from hub.messages.batch import Batch
 from hub.policy.policy import Action
@@ -47,20 +45,13 @@ def test_who_gets_what_is_published(role: Role, received: set[Role | str]) -> No
 @pytest.mark.parametrize("role", Role)
 def test_topics_of_the_hub(role: Role) -> None:
     is_near = role in {CLIENT, LOCAL}
-    handler = handler_of(role=role)
+    handler, asks = handler_of(role=role), Delivery.of(role)
     assert handler.delivery.hears_of_hub([""]) is is_near
     handler.restrict(hub=False)
     assert not handler.delivery.hears_of_hub(["", "$h"])
     assert handler.delivery.hears_of_hub(["", "$hub/client/"]) is is_near
-
-
-@pytest.mark.parametrize(
-    ("asks", "never"), [(Delivery.asks_links, LINK), (Delivery.asks_leaves, LEAF)], ids=["links", "leaves"]
-)
-def test_who_is_asked(asks: Callable[[Delivery, str], bool], never: Role) -> None:
-    for role in Role:
-        assert asks(Delivery.of(role), "/a") is asks(Delivery.of(role), "") is (role is not never)
-        assert not asks(Delivery.of(role), "$hub/x")
+    for ask, never in ((asks.asks_links, LINK), (asks.asks_leaves, LEAF)):
+        assert [ask(prefix) for prefix in ("/a", "", "$hub/x")] == [role is not never] * 2 + [False]
 
 
 def test_shared_memory_is_taken_where_that_was_said() -> None:
@@ -127,7 +118,8 @@ def test_whoever_is_not_meant_to_hear_the_hub() -> None:
     deaf, outlet = turn.join("")
     deaf.restrict(hub=False)
     assert not turn.core.system_events.is_wanted("$hub/overflow")
-    turn.join(name="new")
+    turn.join("/a", name="new")
+    assert (turn.wakes, turn.core.routes.table) == (0, {}), "nobody pays for events that nobody wants"
     turn.core.flush()
     assert outlet.values == []
     turn.core.subscribe(deaf, ["$hub/client/"])
@@ -135,19 +127,6 @@ def test_whoever_is_not_meant_to_hear_the_hub() -> None:
     turn.join(name="newer")
     turn.core.flush()
     assert [value["name"] for value in outlet.values] == ["newer"]
-
-
-def test_nobody_pays_for_events_that_nobody_wants() -> None:
-    turn = Turn()
-    turn.join("/a")
-    assert turn.wakes == 0
-    assert not turn.core.routes.table
-
-
-def handler(role: Role) -> Handler:
-    made = handler_of(role=role, name="zeek-1", messages=1, overflow=Overflow.DROP_NEWEST)
-    made.attach(5, lambda _: None, lambda _: None)
-    return made
 
 
 def test_the_mesh_has_changed() -> None:

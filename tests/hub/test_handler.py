@@ -12,13 +12,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from hub.errors import CloseCode
 from hub.handlers.counters import HandlerStatistics
 from hub.handlers.delivery import Role
-from hub.handlers.handler import ANY_FRAME_BYTES, Handler
+from hub.handlers.handler import Handler
 from hub.handlers.waiting import ITEM_OVERHEAD_BYTES, LINK_WRITE_BYTES, WRITE_LIMIT_BYTES
 from hub.limits import Overflow, QueueLimits
-from hub.messages.batch import Batch, decode_values
-from hub.messages.request_frame import Item, Reply
+from hub.messages.batch import Batch
+from hub.messages.request_frame import Reply
 from hub.quotas import FREE_BYTES, Quotas, Resource
 from tests.hub.fakes import ROOMY, Bench, FakeOutlet, Shape, handler_of, numbers_of, opaque_frame, shapes
+from tests.hub.fakes import values_of as values_in
 from tests.hub.requests.party import reply, values_of
 
 KIB = 1024
@@ -208,21 +209,16 @@ class HandlerAndOutlet(RuleBasedStateMachine):
         self.lossless = messages == ROOMY.messages and limit_bytes == ROOMY.bytes
         self.plan: list[Callable[[], object]] = []
         self.bench.outlet.act = self.act
-        self.bench.handler.poster = self
         self.replies = 0
         self.posted: list[int] = []
-        self.said: list[int] = []
 
     def act(self) -> None:
         if self.plan:
             self.plan.pop()()
 
-    def post(self, items: list[Item]) -> None:
-        assert items, "a write of nothing"
-        self.bench.posted_bytes += sum(item.size_bytes for item in items)
-        for item in items:
-            self.said += values_of(item)
-            self.act()
+    @property
+    def said(self) -> list[int]:
+        return [value for item in self.bench.outlet.told if isinstance(item, Reply) for value in values_of(item)]
 
     @rule(actions=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "offer much", "post")), min_size=1))
     def plan_actions(self, actions: list[str]) -> None:
@@ -286,35 +282,15 @@ class HandlerAndOutlet(RuleBasedStateMachine):
 TestHandlerAndOutlet = HandlerAndOutlet.TestCase
 
 
-class Teller(FakeOutlet):
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[int] = []
-
-    def send(self, batches: list[Batch]) -> None:
-        self.writes += 1
-        for batch in batches:
-            self.said += [value for part in batch.parts() for value in decode_values(part)]
-            self.act()
-
-    def send_gap(self, lost_messages: int) -> None:
-        """Take note of a gap: as nothing that was said."""
-
-    def post(self, items: list[Item]) -> None:
-        assert items, "a write of nothing"
-        self.writes += 1
-        for item in items:
-            self.said += [value for value in values_of(item) if isinstance(value, int)]
-            self.act()
+def asking_handler(**limits: Any) -> tuple[Handler, FakeOutlet]:
+    outlet = FakeOutlet()
+    return handler_of(outlet, **limits), outlet
 
 
-def asking_handler(
-    messages: int = 1000, limit_bytes: int = 1 << 30, frame_limit_bytes: int = ANY_FRAME_BYTES
-) -> tuple[Handler, Teller]:
-    outlet = Teller()
-    limits = QueueLimits(messages=messages, bytes=limit_bytes)
-    handler = Handler(outlet, role=Role.CLIENT, limits=limits, poster=outlet, frame_limit_bytes=frame_limit_bytes)
-    return handler, outlet
+def said(outlet: FakeOutlet) -> list[Any]:
+    told = [item for item in outlet.told if not isinstance(item, int)]
+    each = [values_in([item]) if isinstance(item, Batch) else values_of(item) for item in told]
+    return [value for values in each for value in values]
 
 
 def message(value: Any) -> Batch:
@@ -330,7 +306,7 @@ def test_the_order_of_a_turn() -> None:
     handler.offer(message(3))
     handler.post(reply(2, -3))
     handler.flush()
-    assert outlet.said == [1, -1, -2, 2, 3, -3]
+    assert said(outlet) == [1, -1, -2, 2, 3, -3]
     assert outlet.writes == 4
 
 
@@ -345,11 +321,11 @@ def test_requests_go_before_messages_that_wait() -> None:
     assert statistics.queued_messages == 2
     assert statistics.queued_bytes > 2 * ITEM_OVERHEAD_BYTES
     handler.resume()
-    assert outlet.said == [-1, -2, 1, 2]
+    assert said(outlet) == [-1, -2, 1, 2]
     handler.post(reply(2, -3))
     handler.offer(message(3))
     handler.flush()
-    assert outlet.said == [-1, -2, 1, 2, -3, 3]
+    assert said(outlet) == [-1, -2, 1, 2, -3, 3]
 
 
 def test_what_waits_is_bounded_in_requests() -> None:
@@ -361,7 +337,7 @@ def test_what_waits_is_bounded_in_requests() -> None:
     assert not handler.post(reply(3, -4))
     assert handler.post(reply(3, -5), keep=True)
     handler.resume()
-    assert outlet.said == [-1, -2, -3, -5]
+    assert said(outlet) == [-1, -2, -3, -5]
 
 
 def test_what_waits_is_bounded_in_bytes() -> None:
@@ -407,7 +383,7 @@ def test_a_message_that_there_is_no_room_for_is_lost_and_told() -> None:
     for shape in (2, LARGE, 2):
         bench.offer(shape)
         bench.flush()
-    assert [item if isinstance(item, int) else item.messages for item in bench.outlet.told] == [2, 1, 2]
+    assert [item.messages if isinstance(item, Batch) else item for item in bench.outlet.told] == [2, 1, 2]
     assert bench.outlet.gaps == [1]
     assert bench.drops == 1
     assert quotas.statistics()["queued_bytes"].refused_total >= 1
@@ -434,11 +410,11 @@ def test_a_request_that_there_is_no_room_for_is_not_taken() -> None:
     assert not handler.post(reply(9, bytes(PART)))
     assert handler.post(reply(9, 2))
     handler.flush()
-    assert outlet.said == [1, 2]
+    assert said(outlet) == [1, 2]
     handler.offer(message(3))
     assert handler.post(reply(9, bytes(PART)), keep=True)
     handler.flush()
-    assert outlet.said == [1, 2, 3]
+    assert said(outlet) == [1, 2, bytes(PART), 3]
 
 
 def test_what_is_free_shrinks_with_the_connections_of_a_user() -> None:

@@ -11,12 +11,11 @@ from hub.errors import CloseCode, RejectedError
 from hub.handlers.delivery import RemoteHub, Role
 from hub.handlers.handler import Handler
 from hub.labels.rules import Rule
-from hub.limits import Overflow, QueueLimits
+from hub.limits import Overflow
 from hub.messages.batch import Batch
 from hub.names.claim import Announced, Wish
 from hub.scheduling.memory import HeldBatches, Memory
 from tests.hub.fakes import FakeOutlet, Turn, at_once
-from tests.hub.requests.party import FakePoster
 
 LIMIT_BYTES = 1 << 20
 
@@ -89,10 +88,7 @@ def test_where_nothing_can_be_dropped_new_state_is_refused() -> None:
     """With 1013: prefixes, rules, services, names. What is there goes on, and what is in this process, too."""
     machine = Machine()
     core = machine.turn.core
-    outlet = FakePoster()
-    client = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
-    core.attach(client)
-    core.subscribe(client, ["/kept"])
+    client, outlet = machine.turn.join("/kept")
     machine.fill()
     for attempt in (
         lambda: core.subscribe(client, ["/a"]),

@@ -9,9 +9,8 @@ import pytest
 
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from hub.limits import QueueLimits
 from hub.scheduling.scheduler import FEW, SMALL_WRITE_BYTES, STEPS_PER_TURN, WRITES_PER_TURN, Scheduler
-from tests.hub.fakes import FakeOutlet, Turn
+from tests.hub.fakes import FakeOutlet, Turn, handler_of
 
 
 class Desk:
@@ -98,23 +97,25 @@ class Crowd:
 
 
 def test_a_message_for_a_crowd_takes_several_turns() -> None:
-    crowd = Crowd()
+    """Links and the journal do not wait; nor does whoever has few readers."""
+    crowd, behind = Crowd(), list[int]()
+    others = [crowd.turn.join("/crowd", role=role)[1] for role in (Role.LINK, Role.LEAF, Role.LOCAL)]
+    pairs = [crowd.turn.join("/quiet")[1] for _ in range(FEW)]
+    crowd.settle()
+    wakes = crowd.turn.wakes
     crowd.read(("/crowd", 1))
-    assert (crowd.served, crowd.turn.wakes) == (WRITES_PER_TURN, 1)
+    assert (crowd.served, crowd.turn.wakes) == (WRITES_PER_TURN, wakes + 1)
+    assert [outlet.values for outlet in others] == [[1]] * 3
+    crowd.core.writers.call_behind(lambda: behind.append(crowd.served))
+    crowd.read(("/quiet", 2))
+    assert [outlet.values for outlet in pairs] == [[2]] * FEW
+    assert crowd.served == WRITES_PER_TURN
     crowd.end_turn()
     assert crowd.served == 2 * WRITES_PER_TURN
     assert crowd.settle() == 2
     assert [outlet.values for _, outlet in crowd.members] == [[1]] * CROWD
     assert crowd.core.writers.put_off_total == CROWD - WRITES_PER_TURN
-
-
-def test_whoever_has_few_readers_goes_ahead() -> None:
-    crowd = Crowd()
-    pairs = [crowd.turn.join("/quiet") for _ in range(FEW)]
-    crowd.read(("/crowd", 1))
-    crowd.read(("/quiet", 2))
-    assert [outlet.values for _, outlet in pairs] == [[2]] * FEW
-    assert crowd.served == WRITES_PER_TURN
+    assert behind == [CROWD]
 
 
 def test_order_and_nothing_lost() -> None:
@@ -146,39 +147,21 @@ def test_order_and_nothing_lost() -> None:
     assert all(outlet.values == [number for _, number in numbers] for _, outlet in others)
 
 
-def test_links_and_the_journal_do_not_wait() -> None:
-    crowd = Crowd()
-    others = [crowd.turn.join("/crowd", role=role)[1] for role in (Role.LINK, Role.LEAF, Role.LOCAL)]
-    crowd.read(("/crowd", 1))
-    assert [outlet.values for outlet in others] == [[1]] * 3
-
-
-def test_who_is_called_behind_the_line() -> None:
-    crowd = Crowd()
-    crowd.read(("/crowd", 1))
-    served: list[int] = []
-    crowd.core.writers.call_behind(lambda: served.append(crowd.served))
-    crowd.settle()
-    assert served == [CROWD]
-
-
 DEAR = 64
-
-
-def join_dear(crowd: Crowd, prefix: str) -> FakeOutlet:
-    outlet = FakeOutlet()
-    handler = Handler(outlet, role=Role.LEAF, limits=QueueLimits())
-    handler.make_dear(DEAR)
-    crowd.core.attach(handler)
-    crowd.core.subscribe(handler, [prefix])
-    crowd.end_turn()
-    outlet.told.clear()
-    return outlet
 
 
 def test_a_few_who_are_dear_take_several_turns() -> None:
     crowd = Crowd(0)
-    dear = [join_dear(crowd, "/sealed") for _ in range(4)]
+    dear = []
+    for _ in range(4):
+        outlet = FakeOutlet()
+        handler = handler_of(outlet, role=Role.LEAF)
+        handler.make_dear(DEAR)
+        crowd.core.attach(handler)
+        crowd.core.subscribe(handler, ["/sealed"])
+        crowd.end_turn()
+        outlet.told.clear()
+        dear.append(outlet)
     text = "x" * (WRITES_PER_TURN * SMALL_WRITE_BYTES // DEAR)
     crowd.read(("/sealed", text))
     assert [outlet.values for outlet in dear] == [[text], [], [], []]

@@ -93,7 +93,8 @@ def test_monstrous_values() -> None:
     nested: dict[str, Any] = {}
     for _ in range(20_000):
         nested = {"a": nested}
-    for value in (int("f" * 100_000, 16), "x" * 100_000, [[[[]]]] * 1000, nested):
+    monsters: list[object] = [int("f" * 100_000, 16), "x" * 100_000, [[[[]]]] * 1000, nested]
+    for value in monsters:
         text = str(refusal(("hub.toml", {"queue": {"messages": value}})))
         assert len(text) < 300
     assert "too large to show" in text

@@ -26,18 +26,11 @@ from hub.policy.policy import Action, Policy, RolePermissions
 from hub.quotas import QuotaLimits, Quotas, Resource, SetLimits, Usage
 from hub.scheduling.memory import Memory
 from tests.hub.fakes import ROOMY, FakeOutlet, at_once, handler_of, publish
+from tests.hub.requests.party import answers
 
 QUEUED = Resource.QUEUED_BYTES
 EVERYTHING_GRANTED = RolePermissions({action: [(parse_path("*", action.separator), True)] for action in Action})
 EVERYTHING = Policy({"all": EVERYTHING_GRANTED}, {})  # Whoever has the role may do everything
-
-
-class Poster:
-    def __init__(self) -> None:
-        self.items: list[Request | Reply] = []
-
-    def post(self, items: list[Request | Reply]) -> None:
-        self.items += items
 
 
 class Hub:
@@ -54,7 +47,7 @@ class Hub:
         limits: QueueLimits = ROOMY,
     ) -> tuple[Handler, FakeOutlet]:
         outlet = FakeOutlet()
-        handler = Handler(outlet, role=role, limits=limits, poster=Poster())
+        handler = Handler(outlet, role=role, limits=limits, poster=outlet)
         if user is not None:
             handler.rights = EVERYTHING.rights(user, ("all",))
         self.core.attach(handler)
@@ -286,8 +279,8 @@ TestSharesAgainstHandlers.settings = settings(stateful_step_count=40, deadline=N
 WEST, BEYOND = b"west" * 4, b"ends" * 4
 
 
-def link(hub: Hub, user: str | None, *wanted: Interest, stalled: bool = False) -> Handler:
-    handler, _ = hub.join(user, role=Role.LINK, stalled=stalled)
+def link(hub: Hub, user: str | None, *wanted: Interest) -> tuple[Handler, FakeOutlet]:
+    handler, outlet = hub.join(user, role=Role.LINK)
     core = hub.core
     core.link(handler, WEST, lambda: None)
     near, far = ((core.mesh.hub, 1), (BEYOND, 1)), ((WEST, 1),)
@@ -296,7 +289,7 @@ def link(hub: Hub, user: str | None, *wanted: Interest, stalled: bool = False) -
     core.mesh.check(0.0)
     while core.scheduler.is_busy:
         core.flush()
-    return handler
+    return handler, outlet
 
 
 def _beyond(interest: Interest) -> Interest:
@@ -325,7 +318,7 @@ def test_what_other_hubs_want_is_charged_to_nobody() -> None:
 
 def test_a_request_from_another_hub_is_the_links() -> None:
     hub = Hub(west=SetLimits({Resource.PENDING_REQUESTS: 2}))
-    handler = link(hub, "west")
+    handler, outlet = link(hub, "west")
     service, _ = hub.join("bob")
     requests = hub.core.requests
     at_once(requests.serving(service, ["/s"]))
@@ -334,8 +327,7 @@ def test_a_request_from_another_hub_is_the_links() -> None:
     assert hub.held("west", Resource.PENDING_REQUESTS) == 2
     assert hub.held("bob", Resource.PENDING_REQUESTS) == 0
     hub.core.flush()
-    (refused,) = handler.poster.items  # type: ignore[union-attr]
-    assert refused.status == Status.OVERFLOW
+    assert [status for _, status, _ in answers(outlet.take())] == [Status.OVERFLOW]
     requests.answer(service, Reply(0, Status.OK, b"\x01"))
     assert hub.held("west", Resource.PENDING_REQUESTS) == 1
 

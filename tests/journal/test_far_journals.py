@@ -18,7 +18,8 @@ from peers.journal.remote_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTE
 from peers.wire.control import Notice, decode_notice, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import Fetch, Records, records_parts
-from tests.hub.requests.party import FakePoster, Room
+from tests.hub.fakes import FakeOutlet
+from tests.hub.requests.party import Room
 from tests.hub.rights.hall import policy_of
 
 HERE, THERE, OTHER = b"h" * 16, b"t" * 16, b"o" * 16
@@ -44,7 +45,7 @@ class Bench:
         self.outcomes: list[Any] = []
         self.link, self.outlet = self._named(THERE, "there")
 
-    def _named(self, hub: bytes, name: str) -> tuple[Handler, FakePoster]:
+    def _named(self, hub: bytes, name: str) -> tuple[Handler, FakeOutlet]:
         linked = self.room.link(hub)
         self.room.core.mesh.records[hub].name = name
         return linked
@@ -54,7 +55,7 @@ class Bench:
         self.room.settle()
         return cancel
 
-    def asked(self, outlet: FakePoster | None = None) -> tuple[Request, Order]:
+    def asked(self, outlet: FakeOutlet | None = None) -> tuple[Request, Order]:
         (item,) = (outlet or self.outlet).take()
         assert isinstance(item, Request)
         return item, decode_order(msgspec.msgpack.decode(item.values))

@@ -10,31 +10,13 @@ import msgpack
 from hub.core import Core, Outside
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from hub.limits import CoreLimits, QueueLimits, RequestLimits
+from hub.limits import CoreLimits, RequestLimits
 from hub.mesh.announcement import Announcement, Served
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH
 from hub.messages.request_frame import Item, Reply, Request, Status
-from tests.hub.fakes import ROOMY, FakeOutlet, at_once, mesh_link
+from tests.hub.fakes import ROOMY, FakeOutlet, at_once, handler_of, mesh_link
 
 MOST = 2**32
-
-
-class FakePoster(FakeOutlet):
-    def __init__(self) -> None:
-        super().__init__()
-        self.posted: list[Item] = []
-        self.order: list[str] = []
-
-    def post(self, items: list[Item]) -> None:
-        assert items, "a write of nothing"
-        self.writes += 1
-        for item in items:
-            self.posted.append(item)
-            self.act()
-
-    def take(self) -> list[Item]:
-        posted, self.posted = self.posted, []
-        return posted
 
 
 def packed(values: Sequence[Any], *, batch: bool | None = None) -> tuple[bytes, int]:
@@ -97,10 +79,9 @@ class Room(Outside):
 
     def join(
         self, *prefixes: str, role: Role = Role.CLIENT, messages: int = ROOMY.messages, frame_limit_bytes: int = MOST
-    ) -> tuple[Handler, FakePoster]:
-        outlet = FakePoster()
-        limits = QueueLimits(messages=messages, bytes=ROOMY.bytes)
-        handler = Handler(outlet, role=role, limits=limits, poster=outlet, frame_limit_bytes=frame_limit_bytes)
+    ) -> tuple[Handler, FakeOutlet]:
+        outlet = FakeOutlet()
+        handler = handler_of(outlet, role=role, messages=messages, frame_limit_bytes=frame_limit_bytes)
         self.core.attach(handler)
         if role is Role.LINK:
             mesh_link(self.core, handler, *map(Served, prefixes))
@@ -108,9 +89,9 @@ class Room(Outside):
             at_once(self.requests.serving(handler, list(prefixes)))
         return handler, outlet
 
-    def link(self, hub: bytes) -> tuple[Handler, FakePoster]:
-        outlet = FakePoster()
-        handler = Handler(outlet, role=Role.LINK, limits=ROOMY, poster=outlet)
+    def link(self, hub: bytes) -> tuple[Handler, FakeOutlet]:
+        outlet = FakeOutlet()
+        handler = handler_of(outlet, role=Role.LINK)
         self.core.attach(handler)
         self.core.link(handler, hub, lambda: None)
         self.core.mesh.hear(handler, Announcement(hub, 0, 1, "", ((self.core.mesh.hub, 1),)))

@@ -13,8 +13,8 @@ from hub.handlers.handler import Handler
 from hub.messages.request_frame import FLAG_NAMED, Request, Status
 from hub.policy.language import read_policy
 from hub.requests.hub_services import VALUES_LIMIT, Answer, Later, Questions, target_at
-from tests.hub.fakes import at_once
-from tests.hub.requests.party import FakePoster, Room, answers, request
+from tests.hub.fakes import FakeOutlet, at_once
+from tests.hub.requests.party import Room, answers, request
 
 
 def double(_: Handler, value: Any) -> Any:
@@ -23,7 +23,7 @@ def double(_: Handler, value: Any) -> Any:
     return value * 2
 
 
-def doubling() -> tuple[Room, Handler, FakePoster]:
+def doubling() -> tuple[Room, Handler, FakeOutlet]:
     room = Room()
     room.requests.hub_services.add("$hub/double", double)
     return room, *room.join()
@@ -200,7 +200,7 @@ def told(room: Room) -> Told:
 
 
 @pytest.fixture
-def near(room: Room) -> tuple[Handler, FakePoster]:
+def near(room: Room) -> tuple[Handler, FakeOutlet]:
     return room.join(role=Role.LOCAL)
 
 
@@ -208,7 +208,7 @@ def question(hub: bytes, first: int, value: object = 1) -> Request:
     return request(target_at(hub, "what").decode(), first, value)
 
 
-def test_what_this_hub_does_not_let_on(room: Room, told: Told, near: tuple[Handler, FakePoster]) -> None:
+def test_what_this_hub_does_not_let_on(room: Room, told: Told, near: tuple[Handler, FakeOutlet]) -> None:
     _, outlet = room.link(THERE)
     told.refusal = RejectedError(CloseCode.NOT_ALLOWED, "not over this link")
     room.ask(near[0], question(THERE, 5))

@@ -14,8 +14,8 @@ from hub.messages.frame import FLAG_BATCH, FLAG_SHARED
 from hub.messages.request_frame import Reply, Request, Status
 from hub.names.claim import Announced, Wish
 from hub.requests.services import Block, PureBlock
-from tests.hub.fakes import at_once, handler_of
-from tests.hub.requests.party import MOST, FakePoster, Room, answers, asked, packed, reply, request
+from tests.hub.fakes import FakeOutlet, at_once, handler_of
+from tests.hub.requests.party import MOST, Room, answers, asked, packed, reply, request
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def room() -> Room:
 
 
 @pytest.fixture
-def service(room: Room) -> tuple[Handler, FakePoster]:
+def service(room: Room) -> tuple[Handler, FakeOutlet]:
     return room.join("/")
 
 
-def test_ids_that_are_used_up(room: Room, service: tuple[Handler, FakePoster]) -> None:
+def test_ids_that_are_used_up(room: Room, service: tuple[Handler, FakeOutlet]) -> None:
     requester, _ = room.join()
     room.ask(requester, request("/a", 0, "old", "older"))
     room.requests._participants[service[0]].issued_total = MOST - 1
@@ -52,7 +52,7 @@ def test_whoever_cannot_be_answered(room: Room) -> None:
 
 
 @pytest.mark.parametrize("made", [Block, PureBlock], ids=["built", "pure"])
-def test_what_is_pending_is_not_cut_out(made: type[PureBlock], room: Room, service: tuple[Handler, FakePoster]) -> None:
+def test_what_is_pending_is_not_cut_out(made: type[PureBlock], room: Room, service: tuple[Handler, FakeOutlet]) -> None:
     requester, _ = room.join()
     with patch("hub.requests.requests.Block", made):
         room.ask(requester, request("/a", 1, *range(5)))
@@ -71,7 +71,7 @@ def test_what_is_pending_is_not_cut_out(made: type[PureBlock], room: Room, servi
     assert room.requests._participants[requester].asked_requests == 4
 
 
-def test_no_topic(room: Room, service: tuple[Handler, FakePoster]) -> None:
+def test_no_topic(room: Room, service: tuple[Handler, FakeOutlet]) -> None:
     requester, told = room.join()
     room.ask(requester, Request(b"/\xff", 1, 0, b"\x01"))
     ((_, status, text),) = answers(told.take())
@@ -104,7 +104,7 @@ class Handle(bytes):
 
 
 @pytest.mark.parametrize("status", [Status.OK, Status.FAILED])
-def test_a_shared_reply_that_must_be_cut(status: Status, room: Room, service: tuple[Handler, FakePoster]) -> None:
+def test_a_shared_reply_that_must_be_cut(status: Status, room: Room, service: tuple[Handler, FakeOutlet]) -> None:
     (one, one_told), (other, other_told) = room.join(), room.join()
     room.ask(one, request("/a", 1, "a"))
     room.ask(other, request("/a", 2, "b"))
@@ -122,7 +122,7 @@ def requester(room: Room) -> Handler:
     return room.join()[0]
 
 
-def taken(*outlets: FakePoster) -> list[list[object]]:
+def taken(*outlets: FakeOutlet) -> list[list[object]]:
     return [[value for _, value in asked(outlet.take())] for outlet in outlets]
 
 
@@ -223,7 +223,7 @@ def test_a_service_that_does_not_read(room: Room) -> None:
     assert room.requests.statistics().pending == 2
 
 
-def test_a_reply_to_requests_that_were_answered_in_part(room: Room, service: tuple[Handler, FakePoster]) -> None:
+def test_a_reply_to_requests_that_were_answered_in_part(room: Room, service: tuple[Handler, FakeOutlet]) -> None:
     """The requester gets the rest, and a reply to all of them exactly as it came."""
     requester, told = room.join()
     room.ask(requester, request("/a", 1, "a", "b"))
@@ -236,7 +236,7 @@ def test_a_reply_to_requests_that_were_answered_in_part(room: Room, service: tup
     assert told.take() == [unreadable._replace(first=3)]
 
 
-def test_parts_in_any_order(room: Room, service: tuple[Handler, FakePoster]) -> None:
+def test_parts_in_any_order(room: Room, service: tuple[Handler, FakeOutlet]) -> None:
     requester, told = room.join()
     room.ask(requester, request("/a", 100, *range(10)))
     for first, values in ((7, "hij"), (0, "a"), (4, "ef")):

@@ -17,8 +17,8 @@ from hub.limits import RequestLimits
 from hub.messages.frame import FLAG_BATCH
 from hub.messages.request_frame import Reply, Request, Status
 from hub.requests.services import Block, PureBlock
-from tests.hub.fakes import at_once
-from tests.hub.requests.party import MOST, FakePoster, Room, answers, packed, values_of
+from tests.hub.fakes import FakeOutlet, at_once
+from tests.hub.requests.party import MOST, Room, answers, packed, values_of
 
 LIMITS = RequestLimits(pending=12, pending_total=25, timeout_s=0.05, timeout_max_s=0.2)
 PREFIXES = ("", "/", "/a", "/a/b")
@@ -39,7 +39,7 @@ class Waiting:
 @dataclass(eq=False)
 class Person:
     handler: Handler
-    outlet: FakePoster
+    outlet: FakeOutlet
     serves: dict[str, int] = field(default_factory=dict)
     waiting: dict[int, Waiting] = field(default_factory=dict)  # By its own ids
     due: list[tuple[int, set[tuple[int, Any]]]] = field(default_factory=list)

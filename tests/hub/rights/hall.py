@@ -11,12 +11,10 @@ from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.labels.envelope import Envelope
 from hub.mesh.announcement import Interest
-from hub.messages.batch import decode_values
 from hub.policy.language import read_policy
 from hub.policy.policy import Policy
 from hub.topics import RESERVED
-from tests.hub.fakes import Turn, bring, frame_of, handler_of, mesh_link
-from tests.hub.requests.party import FakePoster
+from tests.hub.fakes import FakeOutlet, Turn, bring, frame_of, handler_of, mesh_link
 
 __all__ = ["Guest", "Hall", "policy_of"]
 
@@ -26,7 +24,7 @@ def policy_of(text: str) -> Policy:
 
 
 class Guest:
-    def __init__(self, hall: Hall, handler: Handler, outlet: FakePoster) -> None:
+    def __init__(self, hall: Hall, handler: Handler, outlet: FakeOutlet) -> None:
         self.hall = hall
         self.handler = handler
         self.outlet = outlet
@@ -48,9 +46,9 @@ class Guest:
 
     def take_messages(self) -> list[tuple[str, Any]]:
         self.hall.core.flush()
-        parts = [part for batch in self.outlet.batches for part in batch.parts()]
+        messages = self.outlet.messages
         self.outlet.told.clear()
-        return [(part.topic.decode(), value) for part in parts for value in decode_values(part)]
+        return messages
 
 
 class Hall:
@@ -69,10 +67,9 @@ class Hall:
         roles: Sequence[str] = (),
         interests: Sequence[Interest] = (),
     ) -> Guest:
-        outlet = FakePoster()
-        rights = None if user is None else self.policy.rights(user, roles)
-        handler = handler_of(outlet, role=role, rights=rights)
-        handler.poster = outlet
+        outlet = FakeOutlet()
+        handler = handler_of(outlet, role=role)
+        handler.rights = None if user is None else self.policy.rights(user, roles)
         handler.narrows = handler.narrows or narrows
         self.core.attach(handler)
         if role is Role.LINK:
