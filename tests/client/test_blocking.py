@@ -290,15 +290,6 @@ async def test_the_journal_of_another_hub(url: str) -> None:
         await near.stop()
 
 
-async def test_blocks_are_columns(url: str) -> None:
-    def work(client: BlockingClient) -> tuple[int, int]:
-        fill(client, 5000)
-        history = client.read(piece_bytes=10_000)
-        return sum(block.count for block in history.blocks(verify=True)), history.next
-
-    assert await in_thread(url, work) == (5000, 5000)
-
-
 async def test_a_reader_may_stop_early(url: str) -> None:
     def work(client: BlockingClient) -> tuple[int, int]:
         fill(client, 5000)

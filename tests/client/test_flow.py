@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode, RejectedError
-from hub.limits import Overflow
 from hub.messages.batch import Batch
 from hub.messages.frame import encode_frame
-from peers.client import ConnectionLostError, Message, MessageStream, QueueWish, connect
+from peers.client import ConnectionLostError, Message, MessageStream, connect
 from peers.client.values import decode_batch
 from peers.wire.control import Notice, decode_subscription, encode_close, encode_notice
 from peers.wire.kinds import Kind
@@ -20,77 +19,6 @@ from tests.client.scripted import PAYLOAD, ScriptedHub, Told, flood
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
-
-MANY = 20_000
-"""More kilobytes than the sockets of both sides and the stream hold together."""
-
-
-async def stall(hub: Hub, told: Told, queue: QueueWish) -> tuple[list[tuple[int, int]], int]:
-    got: list[tuple[int, int]] = []
-    async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:
-        async with client.subscribe("/a", buffer_bytes=100_000) as messages:
-            await flood(publisher, "/a", range(MANY))
-            await eventually(lambda: offered(hub) == MANY)
-            assert client.statistics().paused
-            assert messages.buffered_bytes < 100_000 + 300_000
-            assert hub.handler("slow").statistics().queued_messages == 50
-
-            def all_accounted() -> bool:
-                got.extend((message.value[0], messages.lost_messages) for message in messages.batch_nowait())
-                return len(got) + client.dropped_messages == MANY
-
-            await eventually(all_accounted)
-            assert client.statistics().paused is False
-            await publisher.publish("/a", [MANY, b""])
-            got.append(((await anext(messages)).value[0], messages.lost_messages))
-        return got, client.dropped_messages
-
-
-def offered(hub: Hub) -> int:
-    now = hub.handler("slow").statistics()
-    return now.delivered_messages + now.queued_messages + now.dropped_messages
-
-
-def check(got: list[tuple[int, int]]) -> None:
-    for position, (number, lost_before) in enumerate(got):
-        assert number == position + lost_before
-
-
-async def test_drop_oldest(start_hub: StartHub) -> None:
-    hub, told = await start_hub(), Told()
-    got, dropped = await stall(hub, told, QueueWish(messages=50, bytes=None, overflow=Overflow.DROP_OLDEST))
-    check(got)
-    assert [number for number, _ in got[-51:]] == list(range(MANY - 50, MANY + 1))
-    assert got[-51][1] == dropped
-    assert dropped > 0
-    assert dropped + len(got) == MANY + 1
-    assert sum(told.dropped.get_nowait() for _ in range(told.dropped.qsize())) == dropped
-
-
-async def test_disconnect(start_hub: StartHub) -> None:
-    hub, told = await start_hub(), Told()
-    queue = QueueWish(messages=50, bytes=None, overflow=Overflow.DISCONNECT)
-    async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:  # noqa: SIM117
-        async with client.subscribe("/a", buffer_bytes=100_000) as messages:
-            await flood(publisher, "/a", range(MANY))
-            await eventually(lambda: hub.server.core.statistics().published_messages_total == MANY)
-            got: list[Message] = []
-
-            def back_again() -> bool:
-                got.extend(messages.batch_nowait())
-                return client.statistics().connections == 2
-
-            await eventually(back_again)
-            await publisher.publish("/a", [MANY, b""])
-            while not got or got[-1].value[0] != MANY:
-                got += await messages.batch()
-            assert messages.breaks == 1
-            reason = await told.disconnected.get()
-    assert "queue full (50 messages" in reason
-    assert reason.endswith("(4008)")
-    numbers = [message.value[0] for message in got]
-    assert 1 < len(numbers) < MANY
-    assert numbers == [*range(len(numbers) - 1), MANY]
 
 
 async def test_a_full_stream_does_not_keep_requests_from_their_answers(hub: Hub) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
+from hub.errors import BusyError, CloseCode, RejectedError
 from hub.messages.batch import Batch, encode_value
 from hub.messages.frame import iterate_frames
 from hub.settings.settings import Settings
@@ -83,18 +83,6 @@ async def test_closing_sends_first(hub: Hub) -> None:
             for number in range(5_000):
                 client.publish_nowait(f"/{number % 3}", number)
         assert [(await anext(messages)).value for _ in range(5_000)] == list(range(5_000))
-
-
-async def test_unsent_is_counted(start_hub: StartHub, caplog: pytest.LogCaptureFixture) -> None:
-    hub = await start_hub()
-    told = Told()
-    async with told.connect(hub.url) as client:
-        await hub.stop()
-        await told.disconnected.get()
-        client.publish_nowait("/a", 1)
-        client.publish_nowait("/a", 2)
-    assert client.statistics().unsent_messages == 2
-    assert "2 messages were published and never sent" in caplog.text
 
 
 async def test_closing_does_not_wait_forever(start_hub: StartHub) -> None:
@@ -173,18 +161,3 @@ def test_batches_end() -> None:
     publications.append("/a", b"\x01")
     publications.append("/b", b"\x01")
     assert frames_of(publications) == [("/a", 1), ("/a", 1), ("/b", 1)]
-
-
-def test_refused() -> None:
-    publications = Publications(1000)
-    publications.append("/a", b"\x01")
-    for topic in ("", "x" * 1025, "/\x7f", "$hub/x"):
-        with pytest.raises(InvalidTopicError):
-            publications.append(topic, b"\x01")
-    with pytest.raises(RejectedError, match="buffer_bytes are 1000") as caught:
-        publications.append("/a", bytes(1001))
-    assert caught.value.code == CloseCode.TOO_BIG
-    with pytest.raises(BusyError):
-        publications.append("/a", bytes(938))
-    publications.append("/a", b"\x02")
-    assert frames_of(publications) == [("/a", 2)]

@@ -14,7 +14,6 @@ from peers.client.connection import Ending
 from peers.transport.endpoints import InvalidEndpointError
 from peers.transport.timing import Backoff
 from peers.wire.control import encode_close
-from peers.wire.kinds import Kind
 from tests.client.scripted import ScriptedHub, Told
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
@@ -156,20 +155,6 @@ async def test_a_function_that_fails(hub: Hub) -> None:
         client.publish_nowait("/a", 1)
         assert (await anext(messages)).value == 1
     assert [type(failure["exception"]) for failure in failures] == [ZeroDivisionError]
-
-
-async def test_refused_when_dialling_again() -> None:
-    told = Told()
-    async with ScriptedHub() as hub, told.connect(hub.url) as client:
-        await hub.next(Kind.HELLO)
-        hub.answers = False
-        hub.hang_up()
-        await told.disconnected.get()
-        await hub.next(Kind.HELLO)
-        hub.send(encode_close(CloseCode.NOT_ALLOWED, "your token has expired"))
-        with pytest.raises(RejectedError, match="your token has expired"):
-            await client.wait_closed()
-        assert hub.connections == 2
 
 
 async def test_closing_is_cancelled(start_hub: StartHub) -> None:

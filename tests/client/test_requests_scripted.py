@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH
-from hub.messages.request_frame import Reply, Request, Status, failure
-from peers.client import Client, NoResponderError, RequestFailedError, RequestTimeoutError, connect
+from hub.messages.request_frame import Reply, Request, Status
+from peers.client import Client, RequestFailedError, RequestTimeoutError, connect
 from peers.client import requests as module
 from peers.client.conversation import SERVICES
 from peers.client.requests import Block, Pending
@@ -91,18 +91,6 @@ async def test_what_is_in_a_reply_and_cannot_be_read(scripted: ScriptedHub) -> N
         scripted.send(Reply(first, Status.OK, BATCH_COUNT.pack(2) + pack("a") + b"\xc1", FLAG_BATCH).encode())
         answers = await asyncio.gather(*several, return_exceptions=True)
         assert any(isinstance(answer, RequestFailedError) for answer in answers)
-
-
-async def test_replies_that_nobody_waits_for(scripted: ScriptedHub) -> None:
-    async with connect(scripted.url) as client:
-        future = client.request_nowait("/a", 1)
-        first = (await asked(scripted)).first
-        scripted.send(Reply(first + 7, Status.OK, pack("whose?")).encode())
-        scripted.send(failure(first, 3, Status.NO_RESPONDER, "nobody").encode())
-        scripted.send(Reply(first, Status.OK, pack("late")).encode())
-        with pytest.raises(NoResponderError, match="nobody"):
-            await future
-        await eventually(lambda: client.statistics().late_replies == 4)
 
 
 async def test_a_hub_that_forgets(scripted: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,25 +257,6 @@ async def test_an_earlier_claim_of_a_peer_hub(client: Client, hub: Hub) -> None:
         pass
 
 
-async def test_without_a_connection(hub: Hub) -> None:
-    told = Told()
-    async with told.connect(hub.url) as client, connect(hub.url) as other:
-        await told.connected.get()
-        held = await client.claim("a.b")
-        await hub.crash()
-        await told.disconnected.get()
-        claimed = await client.claim(PLAYER)
-        assert claimed.owned
-        await eventually(lambda: held.owned)
-        await eventually(lambda: other.statistics().connected)
-        waits = await other.claim(PLAYER, queue=True)
-        waiting = asyncio.ensure_future(waits.wait_owned())
-        await asyncio.sleep(0)
-        await other.close()
-        with pytest.raises(ClosedError):
-            await waiting
-
-
 async def test_many_names_are_listed_in_pages(client: Client, hub: Hub) -> None:
     names = hub.server.core.names
     link = RemoteHub(b"\x07" * 16)

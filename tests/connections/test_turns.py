@@ -19,7 +19,7 @@ from hub.scheduling.scheduler import STEPS_PER_TURN, WRITES_PER_TURN
 from peers.connections.connection import SHOWN_BYTES, SHOWN_CHARACTERS, TURN_EVENTS, Connection, describe
 from peers.connections.conversation import ENDED
 from peers.connections.websocket import websocket_connection
-from peers.server.reading import CHANGES_PER_TURN, EVENTS_PER_TURN
+from peers.server.reading import BETWEEN_S, CHANGES_PER_TURN, EVENTS_PER_TURN
 from peers.server.server import Server
 from peers.wire.control import encode_close, encode_subscription
 from peers.wire.kinds import Kind
@@ -190,8 +190,11 @@ async def test_a_read_is_measured_until_all_of_it_is_done(stage: Stage) -> None:
     assert stage.values == [1]
     assert sum(seconds.statistics().counts) == before + 1
     assert sizes.statistics().total == len(HELLO) + len(BUSY) + len(publication("/a", 1))
-    stage.server.read_times.due_s = 0.0
     stage.connection.data_received(publication("/a", 2))
+    assert sum(seconds.statistics().counts) == before + 1  # some time lies between two that are measured
+    assert stage.server.read_times.due_s == stage.loop.now_s + BETWEEN_S
+    stage.loop.now_s += BETWEEN_S
+    stage.connection.data_received(publication("/a", 3))
     assert sum(seconds.statistics().counts) == before + 2
 
 

@@ -313,14 +313,3 @@ async def test_a_clock_that_has_stopped(start_daemon: StartDaemon) -> None:
     assert await asked("/readyz") == (503, f"not ready: {text}")
     daemon._second()
     assert await checked() == [0, 0]
-
-
-STOPS = (CloseCode.GOING_AWAY, "the hub stops")
-
-
-async def test_a_client_that_does_not_read_its_end(start_daemon: StartDaemon, connect: Connect) -> None:
-    daemon = await start_daemon(limits={"drain_s": 0.2})
-    idle = await connect(daemon.endpoints[0], "/a")
-    await daemon.stop()
-    assert not daemon.server.connections
-    assert await idle.end() == STOPS

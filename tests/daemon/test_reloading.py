@@ -148,6 +148,7 @@ async def test_a_policy_that_would_close_most(files: Files, start: Callable[...,
         await hub.ask({"forced": True})
 
 
+JWTS = 'jwt_issuer = "i"\njwt_audience = "hub"\n'
 BROKEN: dict[str, Callable[[Files], object]] = {
     "no TOML": lambda files: files.write_settings("[queue\nmessages = 200"),
     "an unknown key": lambda files: files.write_settings("[queue]\nmesages = 200"),
@@ -156,6 +157,7 @@ BROKEN: dict[str, Callable[[Files], object]] = {
     "a role that there is not": lambda files: files.write("bob", queue=200, policy='[users]\nada = ["boss"]'),
     "a policy that is empty": lambda files: files.write("bob", queue=200, policy="# cut off here"),
     "tokens that are none": lambda files: files.write("bob", queue=200, more=f'tokens = "{files.settings}"'),
+    "keys that are none": lambda files: files.write("bob", queue=200, more=f'jwt_keys = "{files.policy}"\n{JWTS}'),
     "anonymous what there is not": lambda files: files.write("bob", queue=200, more='anonymous = "boss"'),
 }
 

@@ -250,19 +250,6 @@ async def test_a_link_that_only_one_side_believes_in(north: Hub, south: Hub, way
     assert way.accepted == 2
 
 
-async def test_a_dialler_does_not_ask_again_while_there_is_a_link(north: Hub, south: Hub) -> None:
-    north.dial(south)
-    await linked(north, south)
-    dialler = south.dial(north)
-    await eventually(lambda: "(4009)" in dialler.last_reason)
-    await settle()
-    assert dialler.attempts == 1
-    assert len(south.server.vacancies._waiting) == 1
-    await north.stop_dialling()
-    await eventually(lambda: dialler.attempts == 2)
-    await linked(north, south)
-
-
 async def test_nothing_is_read_of_a_link_that_waits(north: Hub) -> None:
     peer = await north.peer("/a")
     reader = await north.client("/a")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from hub.core import Core
 from hub.handlers.counters import Histogram
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from hub.handlers.waiting import WRITE_LIMIT_BYTES
 from hub.limits import CoreLimits, Overflow, QueueLimits
 from hub.mesh.announcement import Announcement
 from hub.messages.batch import Batch
@@ -24,11 +24,11 @@ from peers.journal.remote_journals import NoJournal
 from peers.server import memory as module
 from peers.server import ticker as pulse_module
 from peers.server.memory import MemoryWatch, available_bytes, resident_bytes
-from peers.server.reading import BETWEEN_S, ReadTimes, WaitingTime
+from peers.server.reading import WaitingTime
 from peers.server.server import KEYS_LIMIT, MINUTE_S, LogStatistics, LogThrottle, Server, core_limits
 from peers.server.ticker import Ticker
 from tests.descriptors import no_descriptor_left
-from tests.hub.fakes import FakeOutlet, handler_of
+from tests.hub.fakes import handler_of
 from tests.hubs.clock import ShiftedLoop
 
 # A look at the whole hub once a second; it takes a part of a turn.
@@ -211,99 +211,20 @@ def test_every_five_seconds_each_connection_and_topic_is_marked() -> None:
     assert topic["figures"]["in_messages"][-1] == pytest.approx(10, rel=0.2)
 
 
-# How long the hub takes for what a read brings.
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def times(clock: Clock) -> ReadTimes:
-    return ReadTimes(clock)
-
-
-def test_a_read_is_measured_until_its_end(times: ReadTimes, clock: Clock) -> None:
-    assert times.due_s <= 5.0
-    times.begin(5.0, 300)
-    assert times.due_s == 5.0 + BETWEEN_S
-    clock.now_s += 0.25
-    times.end()
-    assert times.seconds.statistics().total == 0.25
-    assert times.bytes.statistics().total == 300
-
-
-def test_what_was_put_off_belongs_to_it(times: ReadTimes, clock: Clock) -> None:
-    mine, other = object(), object()
-    times.begin(5.0, 1)
-    times.put_off(mine)
-    assert times.due_s > 5.0 + 10 * BETWEEN_S
-    clock.now_s += 0.5
-    times.go_on(other)
-    assert sum(times.seconds.statistics().counts) == 0
-    times.go_on(mine)
-    times.go_on(mine)
-    assert times.seconds.statistics().total == 0.5
-    assert sum(times.seconds.statistics().counts) == 1
-    assert times.due_s == pytest.approx(5.0 + BETWEEN_S)
-
-
-# How long messages wait in the queue of a far side that reads too slowly.
-
-
-_LARGE = bytes(WRITE_LIMIT_BYTES)  # So large that each message is a write of its own
-
-
-class Queue:
-    def __init__(self, *, messages: int = 1000, overflow: Overflow = Overflow.DROP_OLDEST) -> None:
-        self.outlet = FakeOutlet()
-        self.handler = handler_of(self.outlet, messages=messages, overflow=overflow)
-        self.times = Histogram((1.0, 10.0, 100.0))
-        self.handler.pause()
-        self.waiting = WaitingTime(0.0)
-
-    def offer(self, messages: int) -> None:
-        for _ in range(messages):
-            self.handler.offer(Batch.of("/a", [_LARGE]))
-
-    def resume(self, now_s: float, *, takes: int) -> bool:
-        writes_before, waited = self.outlet.writes, self.handler.queued_messages
-
-        def pause() -> None:
-            if self.outlet.writes - writes_before >= takes:
-                self.handler.pause()
-
-        self.outlet.act = pause
-        self.handler.resume()
-        return self.waiting.look(self.handler, waited, now_s, self.times)
-
-    @property
-    def observed(self) -> tuple[int, float]:
-        statistics = self.times.statistics()
-        return sum(statistics.counts), statistics.total
-
-
-def test_one_that_is_always_behind() -> None:
-    queue = Queue()
-    queue.offer(4)
-    assert queue.resume(1.0, takes=1)
-    assert queue.observed == (1, 1.0)  # the first; three are left, whose last one is awaited now
-    queue.offer(5)
-    assert queue.resume(2.0, takes=2)
-    assert queue.observed == (1, 1.0)
-    assert queue.resume(7.0, takes=1)
-    assert queue.observed == (2, 1.0 + (7.0 - 1.0))
-    assert not queue.resume(8.0, takes=100)
-    assert queue.observed == (3, 7.0 + (8.0 - 7.0))
+def test_how_long_messages_wait_in_a_queue_that_is_always_behind() -> None:
+    times, waiting = Histogram((1.0, 10.0, 100.0)), WaitingTime(0.0)
+    for delivered, queued, now_s, observed in (
+        (1, 3, 1.0, (1, 1.0)),
+        (3, 6, 2.0, (1, 1.0)),
+        (4, 5, 7.0, (2, 7.0)),
+        (9, 0, 8.0, (3, 8.0)),
+    ):
+        handler: Any = SimpleNamespace(
+            delivered_messages=delivered, queued_messages=queued, dropped_messages=0, limits=QueueLimits()
+        )
+        assert waiting.look(handler, 1, now_s, times) is (queued > 0)
+        statistics = times.statistics()
+        assert (sum(statistics.counts), statistics.total) == observed
 
 
 # How much memory there is, and giving back what is free.

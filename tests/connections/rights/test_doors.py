@@ -177,25 +177,6 @@ async def recording(guarded: Guarded, tmp_path: Path) -> AsyncIterator[Guarded]:
     await journal.stop()
 
 
-async def test_history(recording: Guarded) -> None:
-    async with connect(recording.tcp.location, name="alice", narrow=True) as client:
-        for prefix in ("", "/", "/zeek", "/z"):
-            wanted = [topic for topic in ALLOWED if topic.startswith(prefix)]
-            found = [record.value async for record in client.read(prefix, start=0, end=len(RECORDED))]
-            assert found == wanted
-    async with connect(recording.tcp.location, name="alice") as client:
-        with pytest.raises(RejectedError, match="journal '': not granted as a whole to user 'alice'"):
-            [record async for record in client.read("", start=0)]
-        found = [record.value async for record in client.read("/zeek/dns", start=0, end=len(RECORDED))]
-        assert found == ["/zeek/dns", "/zeek/dns/10.0.0.7"]
-    for narrow in (False, True):  # nor is a user who may read nothing told how far the journal reaches
-        async with connect(recording.tcp.location, name="bob", narrow=narrow) as client:
-            with pytest.raises(RejectedError, match="not granted to user 'bob'"):
-                [record async for record in client.read("/zeek/dns", start=0)]
-            with pytest.raises(RejectedError, match="not granted to user 'bob'"):
-                await client.journal()
-
-
 async def test_staging(recording: Guarded) -> None:
     seen = len(recording.seen)
     async with connect(recording.tcp.location, name="alice") as client:

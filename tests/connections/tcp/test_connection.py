@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode
-from hub.limits import Overflow
 from hub.messages.batch import Batch, decode_values, encode_value
 from hub.messages.frame import (
     FLAG_BATCH,
     FLAG_CONFIRM,
-    FLAG_TAGGED,
     HEADER,
     KIND_MESSAGES,
     Frame,
@@ -28,16 +25,16 @@ from hub.messages.frame import (
     encode_frame,
     iterate_frames,
 )
-from hub.quotas import FREE_BYTES, Resource, Usage, Whole
+from hub.quotas import Resource, Usage, Whole
 from hub.scheduling.memory import Memory
-from hub.settings.settings import JournalSettings, Limits, Settings
+from hub.settings.settings import JournalSettings, Limits
 from peers.connections.connection import TURN_EVENTS, Connection
-from peers.connections.limits import LINGER_S, Holding, Lingering, Progress
+from peers.connections.limits import LINGER_S, Holding, Progress
 from peers.connections.tcp import Origins, as_they_came
 from peers.journal.journal import Journal
 from peers.transport.transport import unread_bytes
 from peers.wire.control import Notice, decode_notice, decode_origin, encode_subscription
-from peers.wire.hello import Hello, QueueWish
+from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.oversize import fitting
 from peers.wire.records import Fetch, decode_records, encode_fetch
@@ -65,12 +62,6 @@ async def test_frames_go_on_as_they_came(hub: Hub) -> None:
 
 
 # Queues.
-
-
-async def test_a_listener_has_a_queue_of_its_own(start_hub: StartHub) -> None:
-    hub = await start_hub("tcp://127.0.0.1:0?messages=10&overflow=disconnect", settings=Settings())
-    client = await hub.raw()
-    assert (await client.greet()).queue == QueueWish(10, 64 << 20, Overflow.DISCONNECT)
 
 
 async def test_answers_and_requests_in_one_packet() -> None:
@@ -252,18 +243,6 @@ FATAL = {
     "refused messages and then garbage": Bad(messages(b"") * 5 + b"\xff" * 8, BIG, "routing key of"),
 }
 
-REFUSED = {
-    "an empty topic": (messages(b""), DATA, "topic is empty"),
-    "a topic that is not UTF-8": (messages(b"/\xff"), DATA, "is not UTF-8 at byte 1"),
-    "unknown flags": (messages(b"/a", flags=128), DATA, "flags 0b10000000"),
-    "a subscription bomb": (encode_frame(Kind.SUBSCRIBE, b"\x92\x00\xdd\xff\xff\xff\xff"), DATA, "SUBSCRIBE: "),
-    "an envelope out of order": (
-        encode_frame(Kind.MESSAGES, b"\1", key=b"\0\x02/a\0\0\x01b\x01a", flags=FLAG_TAGGED),
-        DATA,
-        "tagged: labels must be sorted by their bytes, each once",
-    ),
-}
-
 
 @dataclass
 class Others:
@@ -310,22 +289,6 @@ async def test_the_reason_arrives_while_the_client_sends_on(hub: Hub, others: Ot
     assert bad.text in text
     await client.send(publication("/others", "late") * 1000)
     await others.are_unaffected()
-
-
-async def test_what_is_refused(hub: Hub, others: Others) -> None:
-    client = await hub.client("/mine")
-    for name, (stream, code, text) in REFUSED.items():
-        await client.send(publication("/mine", 1), stream, publication("/mine", 2))
-        found = [await client.frame() for _ in range(3)]
-        assert sorted(frame.kind for frame in found) == [Kind.MESSAGES, Kind.MESSAGES, Kind.NOTICE], name
-        (notice,) = [decode_notice(frame.body) for frame in found if frame.kind == Kind.NOTICE]
-        assert (notice.kind, notice.code, text in notice.text) == ("error", code, True), f"{name}: {notice}"
-        assert await others.subscriber.values(2) == [("/mine", 1), ("/mine", 2)]
-    assert await client.ping() == []
-    await others.are_unaffected()
-    client.close()
-    await eventually(lambda: len(hub.server.connections) == 2)
-    assert hub.server.rejected_messages == 4
 
 
 async def test_the_hub_reads_no_more_than_a_handshake(start_hub: StartHub) -> None:
@@ -543,33 +506,7 @@ def test_what_waits_for_its_turn_is_charged_until_all_of_it_was_acted_on() -> No
     assert account.size_bytes == 100_000
 
 
-@pytest.mark.parametrize("rest_bytes", [0, 250_000])
-def test_a_user_without_room_is_refused_what_is_incomplete(rest_bytes: int) -> None:
-    memory = Memory()
-    usage = Usage(Whole(Resource.QUEUED_BYTES, 400_000), "alice", 240_000, lambda: None)
-    holding = Holding(memory.account("connections"))
-    holding.charge(usage, FREE_BYTES)
-    assert not holding.grow(300_000, memory, waits=True)
-    assert usage.held == 300_000
-    assert holding.grow(rest_bytes, memory).startswith("user alice has") is bool(rest_bytes)
-    assert not holding.grow(rest_bytes, memory)
-    assert usage.held == rest_bytes
-
-
 # How long whoever is closed may take to read why.
-
-
-LINGERING = Limits(linger_s=80, linger_unread_s=14)
-
-
-def test_who_reads_slowly_is_waited_for() -> None:
-    lingering, now_s, unread = Lingering(100.0, 1_000_000, LINGERING), 100.0, 1_000_000
-    looks = 0
-    while math.isfinite(next_s := lingering.check(now_s, unread)):
-        assert next_s == now_s + LINGER_S
-        now_s, unread, looks = next_s, unread - 1000, looks + 1
-    assert looks == LINGERING.linger_s / LINGER_S
-    assert unread > 0
 
 
 # Whether a frame that has begun gets on.
@@ -583,14 +520,6 @@ def test_a_slow_line_is_not() -> None:
     progress = Progress()
     for number in range(1000):
         assert not progress.is_stuck(100.0 + 10 * number, 20 + 10 * number * LIMITS.frame_bytes_per_s, LIMITS)
-
-
-def test_each_frame_has_its_time() -> None:
-    for renew in (Progress.forget, lambda progress: progress.go_on(0)):
-        progress = Progress()
-        for number in range(5):
-            renew(progress)
-            assert not progress.is_stuck(100.0 + FRAME_S * number, 20, LIMITS)
 
 
 def test_frames_within_a_message_are_no_progress_of_it() -> None:
@@ -610,8 +539,3 @@ def test_the_limits_are_those_of_the_settings() -> None:
     assert not progress.is_stuck(104.0, 11, limits)
     assert not progress.is_stuck(105.0, 20, limits)
     assert progress.is_stuck(106.0, 21, limits)
-
-
-def test_without_an_incomplete_frame_nothing_is_stuck() -> None:
-    progress = Progress()
-    assert not any(progress.is_stuck(100.0 + FRAME_S * number, 0, LIMITS) for number in range(5))

@@ -15,7 +15,7 @@ from peers.daemon.daemon import Daemon
 from peers.transport.endpoints import Endpoint
 from peers.values import Count
 from peers.values.event import Event
-from tests.connections.zeek_cluster.nodes import HELLO, ZeekNode, ZmqBroker, ZmqNode, joined, running
+from tests.connections.zeek_cluster.nodes import ZeekNode, ZmqBroker, ZmqNode, joined, running
 from tests.hubs.eventually import eventually
 
 Start = Callable[..., ZmqNode]
@@ -31,25 +31,6 @@ async def hub(broker: ZmqBroker) -> AsyncIterator[Daemon]:
 def numbers(events: list[list[bytes]]) -> list[int]:
     known = {number(value).encode(): value for value in range(10)}
     return [known[parts[3]] for parts in events]
-
-
-async def test_both_directions(hub: Daemon, broker: ZmqBroker, start: Start) -> None:
-    node = start(broker.endpoint, "zeromq_worker-1", "zeek.to")
-    async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.") as messages:
-        await eventually(lambda: node.is_told("zeek.") and is_wanted(hub, "zeek.to"))
-        await client.publish("zeek.to.nodes", HELLO)
-        await client.publish("zeek.to.nodes", "no event")
-        await eventually(lambda: node.events)
-        node.publish_event("zeek.from")
-        found = [await anext(messages) for _ in range(3)]
-    assert [(message.topic, message.labels) for message in found] == [
-        ("zeek.to.nodes", ()),
-        ("zeek.to.nodes", ()),
-        ("zeek.from", ("zeek-node=zeromq_worker-1",)),
-    ]
-    ((topic, sender, serializer, payload),) = node.events
-    assert (topic, serializer, payload) == (b"zeek.to.nodes", b"broker-bin-v1", HELLO.encode())
-    assert sender.startswith(b"topichub_hub_")
 
 
 async def test_a_broker_that_is_restarted(hub: Daemon, broker: ZmqBroker, start: Start) -> None:
