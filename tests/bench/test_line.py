@@ -15,74 +15,18 @@ from peers.bench.line import (
     STAMP,
     Control,
     Framing,
-    Grid,
     Layout,
     Shape,
     Tally,
     Template,
     cut_tcp,
     cut_websocket,
-    is_sequence,
-    write_sequence,
 )
 from peers.bench.measurement import Histogram
 from peers.bench.processes import BenchError
 from peers.wire.control import Notice, encode_close, encode_notice
 from peers.wire.hello import Hello, QueueWish
 from peers.wire.kinds import Kind
-
-PUBLISHER = 7
-
-starts = st.one_of(
-    st.integers(0, (1 << 32) - 70_000),
-    # Where bytes carry.
-    st.builds(lambda power, before: max(0, (1 << power) - before), st.sampled_from([8, 16, 24]), st.integers(0, 300)),
-)
-
-
-@st.composite
-def grids(draw: st.DrawFn) -> tuple[Grid, int]:
-    """A grid with one byte for the publisher before each number, and the size of a buffer that holds it."""
-    values = draw(st.integers(1, 12))
-    value_stride = draw(st.integers(6, 20))
-    frame_stride = values * value_stride + draw(st.integers(0, 9))
-    frames = draw(st.integers(1, 40))
-    first = draw(st.integers(1, 9))
-    return Grid(first, frames, frame_stride, values, value_stride), first + frames * frame_stride + 8
-
-
-def places(grid: Grid) -> list[int]:
-    return [
-        grid.first + frame * grid.frame_stride + value * grid.value_stride
-        for frame in range(grid.frames)
-        for value in range(grid.values)
-    ]
-
-
-def naive(grid: Grid, size: int, start: int) -> bytearray:
-    buffer = bytearray(size)
-    for number, place in enumerate(places(grid)):
-        buffer[place - 1] = PUBLISHER
-        buffer[place : place + 4] = (start + number).to_bytes(4, "big")
-    return buffer
-
-
-@given(grids(), starts, st.data())
-def test_a_sequence_is_written_and_recognised(grid_and_size: tuple[Grid, int], start: int, data: st.DataObject) -> None:
-    """As one by one, and no wrong byte passes."""
-    grid, size = grid_and_size
-    buffer = bytearray(size)
-    for place in places(grid):
-        buffer[place - 1] = PUBLISHER
-    write_sequence(buffer, grid, start)
-    assert buffer == naive(grid, size, start)
-    assert is_sequence(buffer, grid, start, PUBLISHER)
-    assert not is_sequence(buffer, grid, start + 1, PUBLISHER)
-    assert not is_sequence(buffer, grid, start, PUBLISHER + 1)
-    place = data.draw(st.sampled_from(places(grid))) + data.draw(st.integers(-1, 3))
-    buffer[place] ^= data.draw(st.integers(1, 255))
-    assert not is_sequence(buffer, grid, start, PUBLISHER)
-
 
 PREFIX = "/bench/0000/"
 
@@ -164,16 +108,6 @@ def only(cut: Framing, data: bytes, layout: Layout = LAYOUT) -> Shape | Control:
     assert frame.size == len(data)
     assert cut(layout, buffer, 0, len(data) - 1) is None, "a frame that is not whole"
     return frame
-
-
-@pytest.mark.parametrize("count", [1, 3, 15, 16, 2000, 65_536])
-def test_a_websocket_frame_with_values(count: int) -> None:
-    data = websocket_messages(LAYOUT, [(0, 20 + number) for number in range(count)])
-    shape = only(cut_websocket, data)
-    assert isinstance(shape, Shape)
-    assert shape.values == count
-    assert shape.topic == 0
-    assert len(data) - shape.first_value == count * LAYOUT.value_bytes
 
 
 HELLO = Hello(protocol=1, role="hub", id=bytes(16), queue=QueueWish(100, 200))

@@ -8,8 +8,6 @@ import math
 import os
 import pickle
 import re
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -20,7 +18,7 @@ from hypothesis import strategies as st
 
 from peers.bench.line import Counted
 from peers.bench.measurement import Histogram, Latency, Measurement, Sample
-from peers.bench.processes import BenchError, Usage, forget_peak, read_usage
+from peers.bench.processes import Usage, read_usage
 from peers.bench.report import Environment, Report, page, stream_report
 from peers.bench.stage import Plan, Published, Reported, Window, measured
 
@@ -111,22 +109,6 @@ def test_work_is_charged_and_waiting_is_not() -> None:
         pass
     used_ns = read_usage(os.getpid()).cpu_ns - before.cpu_ns
     assert 80_000_000 < used_ns < 10 * (time.process_time_ns() - began_ns)
-
-
-def test_memory_is_charged_and_its_peak_can_be_forgotten() -> None:
-    memory = bytearray(b"x" * (32 << 20))
-    held = read_usage(os.getpid())
-    del memory
-    assert held.peak_bytes >= held.memory_bytes > 32 << 20
-    forget_peak(os.getpid())
-    assert read_usage(os.getpid()).peak_bytes <= held.peak_bytes
-
-
-def test_a_process_that_is_gone() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    with pytest.raises(BenchError, match=f"process {process.pid}"):
-        read_usage(process.pid)
 
 
 ENVIRONMENT = Environment(

@@ -7,7 +7,6 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
@@ -179,42 +178,11 @@ def array_results(topic: str, body: bytes) -> bytes:
 
 
 class ArrayAsker(Asker):
-    def __init__(self, change: Change = lambda _, answer: answer) -> None:
-        super().__init__(change, array_results)
-        self.allocated = 0
-
     async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
-        return await super().request(
-            topic, bytes(value.memory if isinstance(value, Block) else value), timeout_s=timeout_s
-        )
+        return await super().request(topic, bytes(value), timeout_s=timeout_s)
 
     async def allocate(self, size_bytes: int) -> Block:
-        self.allocated += 1
         return Block.alone(size_bytes)
-
-
-async def asked_arrays(asker: ArrayAsker, pairs: int = 10_000, batches: int = 4, *, shared: bool = False) -> Asked:
-    setup = ArraySetup("", "/y", shared, 500, batches)
-    return await Batches(asker, setup, REQUESTER).ask(Ask(pairs, 0, batches))
-
-
-@pytest.mark.parametrize("shared", [False, True])
-async def test_every_pair_of_arrays_is_asked_once(shared: bool) -> None:  # noqa: FBT001 -- a parameter
-    assert (await asked_arrays(ArrayAsker(), 1_234, shared=shared)).pairs == 1_234
-    asker = ArrayAsker()
-    found = await asked_arrays(asker, shared=shared)
-    assert asker.allocated == (40 if shared else 0)
-    assert (found.pairs, found.wrong, found.failed, found.lost) == (10_000, 0, 0, 0)
-    assert len(asker.asked) == 40
-    assert asker.most_open == 8
-    bodies = [requests_in(body) for _, body in asker.asked]
-    headers = np.concatenate([body[:, 0] for body in bodies])
-    assert np.array_equal(np.sort(headers >> np.uint64(32)), np.arange(10_000))
-    assert all((body[:, 1] == REQUESTER).all() for body in bodies)
-    kinds = {
-        topic: {int(word) for word in requests_in(body)[:, 0] & np.uint64(0xFF0000)} for topic, body in asker.asked
-    }
-    assert kinds == {"/y/add": {0x010000}, "/y/multiply": {0x020000}}
 
 
 async def test_bodies_that_fail_count_with_all_their_pairs() -> None:
@@ -229,7 +197,8 @@ async def test_bodies_that_fail_count_with_all_their_pairs() -> None:
             return array_results[:-1]
         return array_results[:-RESULT_BYTES] if number == 5 else array_results
 
-    found = await asked_arrays(ArrayAsker(change), batches=1)
+    asker = ArrayAsker(change, array_results)
+    found = await Batches(asker, ArraySetup("", "/y", False, 500, 1), REQUESTER).ask(Ask(10_000, 0, 1))
     assert found.failed == sizes[0] + sizes[1]
     assert found.wrong == sizes[2]
     assert found.reasons[0] == "out of paper"

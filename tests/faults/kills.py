@@ -291,7 +291,6 @@ _ALL = Retention(bytes=1 << 50, age_us=1 << 60)
 
 class Life(NamedTuple):
     up_s: float  # from the start of the process until the hub listens
-    growing_bytes: int  # of the newest segment that the one before it has left: it is read when the journal is opened
     records: int  # in the journal when it was killed
     confirmed: int  # in this life
     opened_s: float  # for the first who opened the file after the kill; 0 if that was the next hub itself
@@ -324,7 +323,6 @@ class Lives:
 
     async def live(self) -> Life:
         ledger = self.ledger
-        growing_bytes = max(self._path.iterdir()).stat().st_size if self._path.exists() else 0
         async with running_hub(self._path, "--journal-sync", self._sync) as hub:
             await read_on(hub, ledger, f"{self._lives}.first")
             assert self.writer.recorded >= self.writer.next_batch
@@ -333,7 +331,7 @@ class Lives:
         confirmed = len(ledger.confirmed) - before
         opened_s = self._random.choice([self._open_for_reading_s, self._open_for_writing_s, lambda: 0.0])()
         self._lives += 1
-        return Life(hub.up_s, growing_bytes, ledger.position, confirmed, opened_s)
+        return Life(hub.up_s, ledger.position, confirmed, opened_s)
 
     async def _load(self, hub: RunningHub) -> None:
         ledger, life, writer = self.ledger, self._lives, self.writer

@@ -78,9 +78,6 @@ async def test_many_that_do_not_read(tmp_path: Path, how: str) -> None:
         await process.kill()
 
 
-_ALL, _QUIET = "/crowd/all", "/quiet/one"
-
-
 # Far sides that are gone, while this side has not read that yet.
 
 

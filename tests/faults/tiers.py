@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,6 @@ from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.place import place_at
 from peers.journal.view import View
-from tests.faults.full_disks import FillableDisk, small_disk
 from tests.faults.kills import (
     DEADLINE_S,
     BatchWriter,
@@ -41,8 +40,6 @@ from tests.faults.kills import (
 from tests.journal.tier.made import files_of
 
 _FULL_BYTES = 16 * 1024  # longest file in a folder that is full: manifests are shorter, files of records are not
-_DISK = "128m"  # how large a small disk is: more than what is copied there in a soak
-_LATE_S = 0.3  # how late each piece of an answer comes where the server is slow, seconds
 _CUT_BYTES = 200_000  # after fewer bytes than this a connection is cut where they are cut
 _PIECE_BYTES = 64 * 1024
 
@@ -54,7 +51,6 @@ _UNAVAILABLE = (
 
 class FolderTier:
     troubles = ("killed", "away", "full")
-    wrap: tuple[str, ...] = ()
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "tier"
@@ -77,35 +73,12 @@ class FolderTier:
             self._away.rename(self._path)
 
 
-class DiskTier:
-    troubles = ("no room",)
-
-    def __init__(self, disk: FillableDisk, mount: Path) -> None:
-        self._disk = disk
-        self._is_full = False
-        self.wrap = disk.wrap
-        self.address = f"{mount}/tier"
-        outside = disk.outside / "tier"
-        outside.mkdir()
-        self.place = place_at(str(outside))
-
-    def spoil(self, trouble: str, pid: int) -> None:  # noqa: ARG002 -- as the others
-        self._disk.take_room()
-        self._is_full = True
-
-    def heal(self) -> None:
-        if self._is_full:
-            self._disk.free_room()
-            self._is_full = False
-
-
 class Proxy:
     def __init__(self, port: int, random: Random) -> None:
         self._server_port = port
         self._random = random
         self._mode = ""
         self._open: set[asyncio.StreamWriter] = set()
-        self.refused = 0  # how many connections were refused, answered 503, not answered, or cut
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[int]:
@@ -137,7 +110,6 @@ class Proxy:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         mode = self._mode
         is_spoiled = mode in {"away", "silent"} or (mode == "failing" and self._random.random() < 2 / 3)
-        self.refused += is_spoiled or mode == "cut"
         if is_spoiled:
             while mode == "silent" and await reader.read(_PIECE_BYTES):
                 pass
@@ -148,13 +120,12 @@ class Proxy:
                 await reader.read()
             return
         left = [self._random.randrange(_CUT_BYTES) if mode == "cut" else 1 << 60]
-        late_s = _LATE_S if mode == "slow" else 0.0
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
         self._open.add(to_server)
         try:
             both = [
-                asyncio.create_task(_pass(reader, to_server, left, 0.0)),
-                asyncio.create_task(_pass(from_server, writer, left, late_s)),
+                asyncio.create_task(_pass(reader, to_server, left)),
+                asyncio.create_task(_pass(from_server, writer, left)),
             ]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             for task in both:
@@ -165,19 +136,16 @@ class Proxy:
             to_server.transport.abort()
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: list[int], late_s: float) -> None:
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: list[int]) -> None:
     with contextlib.suppress(OSError):
         while left[0] > 0 and (piece := await reader.read(min(_PIECE_BYTES, left[0]))):
             left[0] -= len(piece)
-            if late_s:
-                await asyncio.sleep(late_s)
             writer.write(piece)
             await writer.drain()
 
 
 class BucketTier:
-    troubles = ("killed", "away", "failing", "silent", "slow", "cut")
-    wrap: tuple[str, ...] = ()
+    troubles = ("killed", "away", "failing", "silent", "cut")
 
     def __init__(self, proxy: Proxy, port: int, name: str, region: str, server_port: int) -> None:
         self._proxy = proxy
@@ -198,18 +166,13 @@ def _address(name: str, region: str, port: int) -> str:
     return f"s3://{name}/some/prefix?endpoint=http://127.0.0.1:{port}&region={region}"
 
 
-SpoiledTier = FolderTier | DiskTier | BucketTier
+SpoiledTier = FolderTier | BucketTier
 
 
 @asynccontextmanager
 async def tier_of(kind: str, folder: Path, random: Random) -> AsyncIterator[SpoiledTier]:
     if kind == "folder":
         yield FolderTier(folder)
-    elif kind == "disk":
-        mount = folder / "disk"
-        mount.mkdir()
-        async with small_disk(mount, _DISK) as disk:
-            yield DiskTier(disk, mount)
     else:
         from tests.journal.tier.made import REGION, Bucket
 
@@ -231,13 +194,6 @@ _KEEP = "2MiB"
 _COPIES = b"peers.journal.tier.copier"
 _LOOK_S = 0.02
 _PAUSE_S = 0.3
-
-
-class TieredLife(NamedTuple):
-    trouble: str
-    stage: str  # when that came
-    records: int  # of all lives, as far as they were read
-    first_here: int  # the oldest offset that is not in the tier alone
 
 
 class _Moments(Moment):
@@ -267,16 +223,14 @@ class TieredLives:
         self._random = random
         self._lives = 0
 
-    async def live(self, trouble: str, stage: str) -> TieredLife:
+    async def live(self, trouble: str, stage: str) -> None:
         flags = ("--journal-tier", self.tier.address, "--journal-keep-bytes", _KEEP, "--journal-compression", "none")
-        async with running_hub(self.path, *flags, wrap=self.tier.wrap) as hub:
+        async with running_hub(self.path, *flags) as hub:
             await read_on(hub, self.ledger, f"{self._lives}.first")
             assert self._writer.recorded >= self._writer.next_batch
             await self._load(hub, trouble, stage)
         self.tier.heal()
         self._lives += 1
-        with closing(View(str(self.path))) as view:
-            return TieredLife(trouble, stage, self.ledger.position, view.extent.first)
 
     async def _load(self, hub: RunningHub, trouble: str, stage: str) -> None:
         ledger, life = self.ledger, self._lives

@@ -5,8 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
-from pathlib import Path
+import tempfile
+from collections.abc import Callable, Iterator
 
 import msgpack
 import pytest
@@ -44,10 +44,11 @@ def ring() -> Iterator[Ring]:
     ring.close()
 
 
-def a_file(tmp_path: Path) -> Descriptor:
-    path = tmp_path / "file"
-    path.write_bytes(bytes(memory.VALUES_AT) + VALUES)
-    return Descriptor(os.open(path, os.O_RDONLY))
+def a_file() -> Descriptor:
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(memory.VALUES_AT) + VALUES)
+        file.flush()
+        return Descriptor(os.dup(file.fileno()))
 
 
 def unsealed(seals: int, size: int = memory.VALUES_AT + len(VALUES), *, fill: bool = True) -> Descriptor:
@@ -61,8 +62,14 @@ def unsealed(seals: int, size: int = memory.VALUES_AT + len(VALUES), *, fill: bo
 
 
 ALL = SEAL_WRITE | SEAL_SHRINK | SEAL_GROW
-MEMORY = {
-    "a file": (None, "not a memfd"),
+SHARED = 0x10 | SEAL_SHRINK | SEAL_GROW  # as a segment is sealed
+WHOLE = Handle(len(VALUES))
+BAD, TOO_BIG = CloseCode.BAD_DATA, CloseCode.TOO_BIG
+
+
+Make = Callable[[], Descriptor]
+MEMORY: dict[str, tuple[Make, str]] = {
+    "a file": (a_file, "not a memfd"),
     "a socket": (lambda: Descriptor(socket.socket(socket.AF_UNIX).detach()), "not a memfd"),
     "not sealed at all": (lambda: unsealed(0), "is not sealed"),
     "not sealed against writing": (lambda: unsealed(SEAL_SHRINK | SEAL_GROW), "is not sealed"),
@@ -71,58 +78,73 @@ MEMORY = {
     "empty": (lambda: unsealed(ALL, 0), "the memfd has 0 bytes"),
     "holes": (lambda: unsealed(ALL, fill=False), "holes"),
 }
-
-
-@pytest.mark.parametrize("name", MEMORY)
-async def test_memory_that_is_not_what_it_says(hub: SharingHub, reader: RawClient, tmp_path: Path, name: str) -> None:
-    make, text = MEMORY[name]
-    publisher = await hub.sharing()
-    await publisher.hand_over(handle_frame("/a", Handle(len(VALUES))), make() if make else a_file(tmp_path))
-    error = await publisher.error()
-    assert (error.code, error.count) == (CloseCode.BAD_DATA, 1)
-    assert text in error.text
-    await publisher.publish_shared("/a", VALUES)
-    await publisher.publish("/a", "behind")
-    assert await reader.values(2) == [("/a", b"x" * 100_000), ("/a", "behind")]
-    assert hub.server.shared.refused_total == 1
-
-
 HANDLES = {
-    "no bytes": (Handle(0), b"", 0, CloseCode.TOO_BIG),
-    "more than a frame may hold": (Handle((16 << 20) + 1), b"", 0, CloseCode.TOO_BIG),
-    "a batch of none": (Handle(len(VALUES)), BATCH_COUNT.pack(0), FLAG_BATCH, CloseCode.BAD_DATA),
-    "a batch of more than can be": (Handle(len(VALUES)), BATCH_COUNT.pack(70_000), FLAG_BATCH, CloseCode.BAD_DATA),
+    "no bytes": (handle_frame("/a", Handle(0)), TOO_BIG),
+    "more than a frame may hold": (handle_frame("/a", Handle((16 << 20) + 1)), TOO_BIG),
+    "a batch of none": (handle_frame("/a", WHOLE, count=BATCH_COUNT.pack(0), flags=FLAG_BATCH), BAD),
+    "a batch of too many": (handle_frame("/a", WHOLE, count=BATCH_COUNT.pack(70_000), flags=FLAG_BATCH), BAD),
+}
+BLOCKS: dict[str, tuple[dict[str, int], CloseCode, str]] = {
+    "not where a block begins": ({"offset": 8}, BAD, "no block"),
+    "behind the end": ({"offset": 1 << 20}, BAD, "no block"),
+    "far behind the end": ({"offset": (1 << 64) - 64}, BAD, "no block"),
+    "across the end": ({"size_bytes": 1 << 20}, BAD, "no block"),
+    "another length": ({"size_bytes": 99}, CloseCode.GONE, "gone"),
+    "another generation": ({"generation": 8}, CloseCode.GONE, "gone"),
+    "no such segment": ({"segment": 77}, CloseCode.NOT_ALLOWED, "not of this client"),
+}
+SEGMENTS: dict[str, tuple[int, Make, CloseCode, str]] = {
+    "not sealed": (4096, lambda: unsealed(0, 4096), BAD, "is not sealed"),
+    "sealed, but for future writing": (4096, lambda: unsealed(SEAL_SHRINK | SEAL_GROW, 4096), BAD, "is not sealed"),
+    "shorter": (8192, lambda: unsealed(SHARED, 4096), BAD, "8192 are claimed"),
+    "holes": (8192, lambda: unsealed(SHARED, 8192, fill=False), BAD, "holes"),
+    "too large": (1 << 40, lambda: unsealed(ALL, 4096), TOO_BIG, "the limit is"),
+}
+Wrong = tuple[Callable[[Handle], bytes], Make | None, CloseCode, str]
+WRONG: dict[str, Wrong] = {
+    **{name: (lambda _: handle_frame("/a", WHOLE), make, BAD, text) for name, (make, text) in MEMORY.items()},
+    **{
+        name: (lambda _, frame=frame: frame, lambda: memfd(VALUES), code, "") for name, (frame, code) in HANDLES.items()
+    },
+    **{
+        name: (lambda sound, change=change: handle_frame("/a", sound._replace(**change)), None, code, text)
+        for name, (change, code, text) in BLOCKS.items()
+    },
+    **{
+        f"segment: {name}": (lambda _, size=size: encode_segment(Segment(5, size)), make, code, text)
+        for name, (size, make, code, text) in SEGMENTS.items()
+    },
 }
 
 
-@pytest.mark.parametrize("name", HANDLES)
-async def test_handles_that_make_no_sense(hub: SharingHub, reader: RawClient, name: str) -> None:
-    handle, count, flags, code = HANDLES[name]
+@pytest.mark.parametrize("name", WRONG)
+async def test_what_is_not_what_it_says(hub: SharingHub, reader: RawClient, ring: Ring, name: str) -> None:
+    """The publisher is told, nothing is delivered, and what comes behind it is."""
+    frame, make, code, text = WRONG[name]
     publisher = await hub.sharing()
-    await publisher.hand_over(handle_frame("/a", handle, flags=flags, count=count), memfd(VALUES))
-    assert (await publisher.error()).code == code
+    await publisher.open_segment(ring)
+    sound = ring.fill(0, 7, VALUES)
+    if make is None:
+        await publisher.send(frame(sound))
+    else:
+        await publisher.hand_over(frame(sound), make())
+    error = await publisher.error()
+    is_segment = name.startswith("segment")
+    count = {"a batch of none": 0, "a batch of too many": 70_000}.get(name, int(not is_segment))
+    assert (error.code, error.request, error.count) == (code, 5 * is_segment, count)
+    assert text in error.text
+    await publisher.send(handle_frame("/a", sound))
     await publisher.publish_shared("/a", VALUES)
-    assert await reader.values(1) == [("/a", b"x" * 100_000)]
+    await publisher.publish("/a", "behind")
+    assert await reader.values(3) == [("/a", b"x" * 100_000)] * 2 + [("/a", "behind")]
+    assert hub.server.shared.refused_total == 1
+    assert hub.server.shared.segments == 1
 
 
 async def fatal(publisher: SharingClient, text: str) -> None:
     code, said = await publisher.end()
     assert code == CloseCode.PROTOCOL_ERROR
     assert text in said
-
-
-async def test_a_missing_descriptor(hub: SharingHub, reader: RawClient) -> None:
-    publisher = await hub.sharing()
-    await publisher.send(handle_frame("/a", Handle(len(VALUES))))
-    await fatal(publisher, "no descriptor came with the frame")
-    assert await reader.ping() == []
-
-
-async def test_a_surplus_descriptor(hub: SharingHub, reader: RawClient) -> None:
-    publisher = await hub.sharing()
-    await publisher.hand_over(publication("/a", 1), memfd(VALUES))
-    await fatal(publisher, "a descriptor came with a frame that has none")
-    assert await reader.values(1) == [("/a", 1)]
 
 
 async def test_descriptors_in_a_bunch(hub: SharingHub, reader: RawClient) -> None:
@@ -133,47 +155,31 @@ async def test_descriptors_in_a_bunch(hub: SharingHub, reader: RawClient) -> Non
     assert await reader.ping() == []
 
 
-async def test_descriptors_byte_by_byte(hub: SharingHub, reader: RawClient) -> None:
-    publisher = await hub.sharing()
-    for byte in handle_frame("/a", Handle(len(VALUES)))[:3]:
-        await publisher.hand_over(bytes([byte]), memfd(VALUES))
-    await fatal(publisher, "a descriptor came with a frame that has none")
-    assert await reader.ping() == []
+NO_HANDLES = (b"", b"\x00", b"\x02" + bytes(8), bytes(10), b"\x01" + bytes(28), b"\x01" * 40)
+SURPLUS = "a descriptor came with a frame that has none"
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"\x00", b"\x02" + bytes(8), bytes(10), b"\x01" + bytes(28), b"\x01" * 40], ids=range(6)
+    ("frames", "descriptors", "delivered", "text"),
+    [
+        ([handle_frame("/a", WHOLE)], 0, 0, "no descriptor came with the frame"),
+        ([publication("/a", 1)], 1, 1, SURPLUS),
+        ([bytes([byte]) for byte in handle_frame("/a", WHOLE)[:3]], 1, 0, SURPLUS),
+        *(
+            ([encode_frame(Kind.MESSAGES, each, key=b"/a", flags=FLAG_SHARED)], 1, 0, "no handle")
+            for each in NO_HANDLES
+        ),
+    ],
+    ids=["missing", "surplus", "byte by byte", *(f"no handle {number}" for number in range(len(NO_HANDLES)))],
 )
-async def test_no_handle_at_all(hub: SharingHub, reader: RawClient, body: bytes) -> None:
-    publisher = await hub.sharing()
-    await publisher.hand_over(encode_frame(Kind.MESSAGES, body, key=b"/a", flags=FLAG_SHARED), memfd(VALUES))
-    await fatal(publisher, "no handle")
-    assert await reader.ping() == []
-
-
-BLOCKS = {
-    "not where a block begins": (lambda handle: handle._replace(offset=8), CloseCode.BAD_DATA, "no block"),
-    "behind the end": (lambda handle: handle._replace(offset=1 << 20), CloseCode.BAD_DATA, "no block"),
-    "far behind the end": (lambda handle: handle._replace(offset=(1 << 64) - 64), CloseCode.BAD_DATA, "no block"),
-    "across the end": (lambda handle: handle._replace(size_bytes=1 << 20), CloseCode.BAD_DATA, "no block"),
-    "another length": (lambda handle: handle._replace(size_bytes=99), CloseCode.GONE, "gone"),
-    "another generation": (lambda handle: handle._replace(generation=8), CloseCode.GONE, "gone"),
-    "no such segment": (lambda handle: handle._replace(segment=77), CloseCode.NOT_ALLOWED, "not of this client"),
-}
-
-
-@pytest.mark.parametrize("name", BLOCKS)
-async def test_blocks_that_are_not_there(hub: SharingHub, reader: RawClient, ring: Ring, name: str) -> None:
-    change, code, text = BLOCKS[name]
-    publisher = await hub.sharing()
-    await publisher.open_segment(ring)
-    handle = ring.fill(0, 7, VALUES)
-    await publisher.send(handle_frame("/a", change(handle)))
-    error = await publisher.error()
-    assert (error.code, error.count) == (code, 1)
-    assert text in error.text
-    await publisher.send(handle_frame("/a", handle))
-    assert await reader.values(1) == [("/a", b"x" * 100_000)]
+async def test_frames_and_descriptors_that_do_not_fit(
+    hub: SharingHub, frames: list[bytes], descriptors: int, delivered: int, text: str
+) -> None:
+    publisher, reader = await hub.sharing(), await hub.client("/")
+    for frame in frames:
+        await publisher.hand_over(frame, *(memfd(VALUES) for _ in range(descriptors)))
+    await fatal(publisher, text)
+    assert len(await reader.ping()) == delivered
 
 
 async def test_generations_only_grow(hub: SharingHub, reader: RawClient, ring: Ring) -> None:

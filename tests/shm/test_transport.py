@@ -75,17 +75,6 @@ async def pair() -> AsyncIterator[Pair]:
     await eventually(lambda: "lost" in pair.protocol.told)
 
 
-async def test_both_ways(pair: Pair) -> None:
-    pair.far.send(b"hello")
-    await eventually(lambda: pair.protocol.data == b"hello")
-    pair.transport.write(b"a")
-    pair.transport.writelines([b"b", b"c", bytearray(b"d")])
-    pair.transport.write(b"")
-    assert pair.read() == b"abcd"
-    assert pair.transport.get_extra_info("socket") is not None
-    assert pair.transport.get_extra_info("peername") == ""
-
-
 async def test_what_the_socket_does_not_take_waits(pair: Pair) -> None:
     """The protocol is paused above the high-water mark, resumed below the low one; nothing is lost or out of order."""
     sent = os.urandom(3_000_000)
@@ -106,6 +95,10 @@ async def test_descriptors_stay_with_their_frames(pair: Pair) -> None:
     descriptors = [memfd(bytes([number])) for number in range(20)]
     numbers = [descriptor.number for descriptor in descriptors]
     sent = b""
+    socket.send_fds(pair.far, [b"<in>"], [descriptors[0].number])
+    await eventually(lambda: pair.protocol.data == b"<in>")
+    (came_in,) = pair.transport.descriptors
+    assert (os.pread(came_in.number, 1, 59), os.get_inheritable(came_in.number)) == (b"\0", False)
     for number, descriptor in enumerate(descriptors):
         filler = bytes([number]) * 30_000
         pair.transport.write(filler)
@@ -125,17 +118,6 @@ async def test_descriptors_stay_with_their_frames(pair: Pair) -> None:
     assert [os.pread(one.number, 1, 59) for one in came] == [bytes([number]) for number in range(20)]
     mine = {one.number for one in came}
     assert not [number for number in numbers if number not in mine and is_open(number)]
-
-
-async def test_descriptors_come_before_their_frames(pair: Pair) -> None:
-    pair.far.send(b"plain")
-    for number in range(3):
-        descriptor = memfd(bytes([number]))
-        socket.send_fds(pair.far, [b"<%d>" % number], [descriptor.number])
-    pair.far.send(b"end")
-    await eventually(lambda: pair.protocol.data == b"plain<0><1><2>end")
-    assert [os.pread(one.number, 1, 59) for one in pair.transport.descriptors] == [b"\0", b"\1", b"\2"]
-    assert not os.get_inheritable(pair.transport.descriptors[0].number)
 
 
 async def test_closing_writes_what_waits(pair: Pair) -> None:
@@ -164,8 +146,15 @@ async def test_aborting_does_not(pair: Pair) -> None:
     assert not is_open(number)
 
 
-async def test_half_open() -> None:
+async def test_half_open_and_gone() -> None:
+    """What is written in both ways comes, until the far side is closed."""
     pair = Pair(keep_open=True)
+    pair.far.send(b"hello")
+    await eventually(lambda: pair.protocol.data == b"hello")
+    pair.transport.writelines([b"b", b"c", bytearray(b"d")])
+    pair.transport.write(b"")
+    assert pair.read() == b"bcd"
+    assert pair.transport.get_extra_info("peername") == ""
     pair.far.shutdown(socket.SHUT_WR)
     await eventually(lambda: pair.protocol.told == ["eof"])
     pair.transport.write(b"x" * 1_000_000)
@@ -183,12 +172,17 @@ async def test_half_open() -> None:
     pair.far.close()
 
 
-async def test_a_far_side_that_has_gone(pair: Pair) -> None:
-    pair.transport.pause_reading()
-    pair.far.close()
-    pair.transport.write(b"x")
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_far_side_that_ends(pair: Pair, *, is_closed: bool) -> None:
+    if is_closed:
+        pair.transport.pause_reading()
+        pair.far.close()
+        pair.transport.write(b"x")
+    else:
+        pair.far.shutdown(socket.SHUT_WR)
     await eventually(lambda: "lost" in pair.protocol.told)
-    assert isinstance(pair.protocol.error, BrokenPipeError)
+    assert pair.protocol.told == ["lost"] if is_closed else ["eof", "lost"]
+    assert isinstance(pair.protocol.error, BrokenPipeError) == is_closed
 
 
 async def test_a_protocol_that_raises(pair: Pair) -> None:
@@ -236,11 +230,6 @@ def test_the_user_pays_for_descriptors_too() -> None:
     found.clear()
     assert (usage.held, hub.open) == (0, 0)
     assert clients[0].has_room
-
-
-async def test_the_end_of_the_stream_closes(pair: Pair) -> None:
-    pair.far.shutdown(socket.SHUT_WR)
-    await eventually(lambda: pair.protocol.told == ["eof", "lost"])
 
 
 async def test_its_protocol_can_be_changed(pair: Pair) -> None:
