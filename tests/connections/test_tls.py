@@ -100,6 +100,7 @@ def test_no_sessions_are_kept(make: Callable[[], ssl.SSLContext], version: ssl.T
     for _ in range(3):
         conversation(listens, dialling(version))
     assert listens.session_stats()["accept_good"] == 3
+    assert listens.options & ssl.OP_NO_RENEGOTIATION
     assert listens.session_stats()["number"] == 0
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import time
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime
@@ -14,18 +12,13 @@ from typing import Any
 
 import pytest
 
-from hub.errors import CloseCode, NotRecognisedError, PeerError
+from hub.errors import CloseCode, PeerError, RejectedError
 from hub.settings.settings import Settings, TlsSettings, ZeekSettings
 from peers.client import connect
 from peers.daemon.sources import guarded, load, reaches_strangers
 from peers.transport.endpoints import Endpoint
 from peers.users.tokens import AdminToken, TokenFile
-from peers.wire.control import decode_close
-from peers.wire.hello import Hello
-from peers.wire.kinds import Kind
 from tests.daemon.conftest import StartDaemon, StartProcess
-from tests.daemon.hub_process import HubProcess
-from tests.hubs.raw_client import RawClient
 from tests.users import keys
 from tests.users.keys import jwk, jwks
 
@@ -143,67 +136,28 @@ async def test_strangers_stay_out(start_daemon: StartDaemon) -> None:
     assert await asyncio.to_thread(status, "/", Host="evil.example.org") == 421
 
 
-POLICY = """
-[roles.sensor]
-publish = ["/zeek"]
-subscribe = { allow = ["/control"], deny = ["/control/secret"] }
+async def test_files_are_read_again(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    tokens, now = TokenFile(str(tmp_path / "tokens")), datetime.now(UTC)
+    old, entry = tokens.add("alice", now, roles=("member",))
+    claims = {"iss": "i", "aud": "hub", "sub": "dora", "roles": ["reader"], "exp": now.timestamp() + 3600}
+    signed = keys.token(claims)
+    access = {"tokens": str(tmp_path / "tokens"), "jwt_keys": jwks(tmp_path / "jwks.json", jwk("HS256"), jwk("ES256"))}
+    flags: dict[str, Any] = {"access": access | {"jwt_issuer": "i", "jwt_audience": "hub"}}
+    daemon = await start_daemon(**flags)
 
-[users]
-alice = ["sensor"]
-dora = ["reader"]
+    async def refusals(*shown: str) -> list[int]:
+        found = []
+        for token in shown:
+            try:
+                async with connect(daemon.endpoints[0].location, token=token):
+                    found.append(0)
+            except RejectedError as error:
+                found.append(error.code)
+        return found
 
-[certificates]
-"CN=alice" = "alice"
-
-[unix]
-4242 = "alice"
-"""
-
-
-class Site:
-    def __init__(self, folder: Path) -> None:
-        self.policy, self.keys, self.tokens = folder / "policy.toml", folder / "jwks.json", folder / "tokens"
-        self.policy.write_text(POLICY)
-        jwks(self.keys, jwk("HS256"), jwk("ES256"))
-        self.token, self.entry = TokenFile(str(self.tokens)).add("alice", datetime.now(UTC))
-        claims = {"iss": "i", "aud": "hub", "sub": "dora", "exp": time.time() + 3600}
-        self.jwt = keys.token(claims)
-        (folder / "hub.toml").write_text(
-            'listen = ["tcp://127.0.0.1:0"]\n[log]\nformat = "json"\n[access]\npolicy = "policy.toml"\n'
-            'tokens = "tokens"\njwt_keys = "jwks.json"\njwt_issuer = "i"\njwt_audience = "hub"\n'
-        )
-
-
-@pytest.fixture
-def site(nowhere: None, tmp_path: Path) -> Site:  # noqa: ARG001 -- it changes the working directory
-    return Site(tmp_path)
-
-
-async def is_let_in(hub: HubProcess, shown: str) -> bool:
-    client = await RawClient.connect(hub.endpoints[0])
-    try:
-        await client.send(Hello(protocol=1, role="client", token=shown).encode())
-        answer = await client.frame()
-        if answer.kind == Kind.CLOSE:
-            assert decode_close(answer.body) == (CloseCode.NOT_RECOGNISED, NotRecognisedError().text)
-        return answer.kind == Kind.HELLO
-    finally:
-        client.close()
-
-
-async def test_files_are_read_again(site: Site, start_process: StartProcess) -> None:
-    hub = await (await start_process()).wait_up()
-    tokens = TokenFile(str(site.tokens))
-    tokens.revoke(site.entry.id)
-    fresh, _ = tokens.add("alice", datetime.now(UTC))
-    jwks(site.keys, jwk("ES256"))
-    assert await is_let_in(hub, site.token)
-    for shown in ("", fresh, site.token[:-1], site.jwt[:-4]):
-        assert not await is_let_in(hub, shown)
-        line = await hub.wait_logged("not recognised")
-        assert not shown or shown not in str(line)
-    hub.signal(signal.SIGHUP)
-    await hub.wait_logged("settings reloaded")
-    assert not await is_let_in(hub, site.token)
-    assert not await is_let_in(hub, site.jwt)
-    assert await is_let_in(hub, fresh)
+    tokens.revoke(entry.id)
+    fresh, _ = tokens.add("alice", now, roles=("member",))
+    jwks(tmp_path / "jwks.json", jwk("ES256"))
+    assert await refusals(old, signed, "", fresh, old[:-1]) == [0, 0, *[CloseCode.NOT_RECOGNISED] * 3]
+    daemon.take_over(daemon.prepare(load({"listen": ["tcp://127.0.0.1:0"]} | flags, {})))
+    assert await refusals(old, signed, fresh) == [*[CloseCode.NOT_RECOGNISED] * 2, 0]

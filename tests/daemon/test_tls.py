@@ -7,7 +7,6 @@ import contextlib
 import datetime as dt
 import os
 import shutil
-import ssl
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.server.metrics import exposition
-from peers.transport.tls import TlsError, client_context
+from peers.transport.tls import TlsError
 from peers.users.access import Failures
 from tests.daemon.conftest import StartDaemon, StartProcess
 from tests.forked.program import run
@@ -151,28 +150,6 @@ async def test_hubs_that_a_client_does_not_trust(
 # Silence, and certificates that change.
 
 
-async def test_a_far_side_that_wants_to_shake_hands_again(
-    start_daemon: StartDaemon, authority: Authority, hub_files: Files
-) -> None:
-    program = shutil.which("openssl")
-    if program is None:
-        pytest.skip("OPENSSL IS MISSING: renegotiation was NOT tried")
-    hub = await start(start_daemon, hub_files, "tls")
-    address = f"127.0.0.1:{hub.endpoints[0].port}"
-    client = await asyncio.create_subprocess_exec(
-        program,
-        *("s_client", "-connect", address, "-tls1_2", "-CAfile", authority.ca),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    await eventually(lambda: hub.server.connections)
-    said, _ = await client.communicate(b"R\n")
-    assert b"RENEGOTIATING" in said
-    assert b"no renegotiation" in said
-    assert await say_and_hear(hub.endpoints[0].location, ca=authority.ca) == "over TLS"
-
-
 async def test_silent_handshakes_keep_nobody_out(
     start_daemon: StartDaemon, authority: Authority, hub_files: Files
 ) -> None:
@@ -208,7 +185,12 @@ async def test_the_hub_stops_within_handshakes(start_daemon: StartDaemon, hub_fi
 async def test_a_new_certificate(
     start_daemon: StartDaemon, authority: Authority, stranger: Authority, tmp_path: Path
 ) -> None:
-    """A reload reads the files again: who is there stays, who comes is shown the new; broken ones change nothing."""
+    """A reload reads the files again: who is there stays, who comes is shown the new; broken ones change nothing.
+
+    A client reads its own ones for each connection.
+    """
+    ca = tmp_path / "ca.pem"
+    shutil.copyfile(authority.ca, ca)
     files = Files(str(tmp_path / "hub.pem"), str(tmp_path / "hub.key"))
 
     def put(issued: Files) -> None:
@@ -219,7 +201,7 @@ async def test_a_new_certificate(
     hub = await start(start_daemon, files, "tls")
     url = hub.endpoints[0].location
     flags = {"listen": ["tls://127.0.0.1:0"], "tls": files._asdict()}
-    async with connect(url, ca=authority.ca) as client, client.subscribe("/a") as messages:
+    async with connect(url, ca=str(ca)) as client, client.subscribe("/a") as messages:
         put(stranger.issue("127.0.0.1"))
         hub.take_over(hub.prepare(load(flags, {})))
         async with connect(url, ca=stranger.ca) as publisher:
@@ -228,6 +210,10 @@ async def test_a_new_certificate(
         assert await say_and_hear(url, ca=stranger.ca) == "over TLS"
         with pytest.raises(ConnectionLostError, match="give the authority's file as ca"):
             await say_and_hear(url, ca=authority.ca)
+        shutil.copyfile(stranger.ca, ca)
+        for connection in list(hub.server.connections):
+            connection.abort()
+        await eventually(lambda: client.statistics().connections == 2)
         shutil.copyfile(authority.issue("127.0.0.1").key, files.key)
         with pytest.raises(TlsError, match="the key does not belong to the certificate"):
             hub.take_over(hub.prepare(load(flags, {})))
@@ -345,26 +331,6 @@ def test_options_that_make_no_sense(authority: Authority) -> None:
         peers.client.blocking.connect("tls://127.0.0.1:1", key="client.key")
     with pytest.raises(TlsError, match=r"ca nowhere\.pem: there is no such file$"):
         peers.client.blocking.connect("wss://127.0.0.1:1", ca="nowhere.pem")
-
-
-async def test_files_are_read_for_each_connection(
-    start_daemon: StartDaemon, authority: Authority, hub_files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[ssl.SSLContext] = []
-
-    def counted(*files: str) -> ssl.SSLContext:
-        made.append(client_context(*files))
-        return made[-1]
-
-    monkeypatch.setattr("peers.client.exchange.client_context", counted)
-    hub = await start(start_daemon, hub_files, "tls")
-    async with connect(hub.endpoints[0].location, ca=authority.ca) as client:
-        assert len(made) == 1
-        for connection in list(hub.server.connections):
-            connection.abort()
-        await eventually(lambda: len(made) == 2)
-        await client.publish("/a", 1)
-    assert len(made) == 2
 
 
 POLICY = """

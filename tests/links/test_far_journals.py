@@ -25,7 +25,6 @@ from peers.client import Client, connect
 from peers.client.journal import History
 from peers.journal import remote_journals
 from peers.journal.remote_journals import PIECE_BYTES
-from peers.transport.endpoints import Endpoint
 from peers.transport.timing import Backoff
 from tests.connections.rights.conftest import recognise
 from tests.hub.rights.hall import policy_of
@@ -38,8 +37,6 @@ from tests.hubs.slow_journal import SlowJournal
 from tests.links.meshes import know_each_other as known
 
 Chain = Callable[..., Awaitable[list[Hub]]]
-Pair = tuple[Hub, Hub, Endpoint]
-StartPair = Callable[..., Awaitable[Pair]]
 QUICK = Backoff(base_s=0.001, cap_s=0.01)
 
 
@@ -557,18 +554,6 @@ async def test_what_users_may_consume(chain: Chain) -> None:
 # GET /v1/events: events have ids there, too, and nothing is missed.
 
 
-@pytest.fixture
-def start_pair(start_hub: StartHub, tmp_path: Path) -> StartPair:
-    async def start(*topics: str) -> Pair:
-        far = await start_hub(name="far", settings=recording(tmp_path / "journal"))
-        named = JournalSettings(of="far", topics=topics or ("/",))
-        near = await start_hub(name="near", settings=Settings(journal=named))
-        await linked([near, far])
-        return near, far, await near.listen("ws://127.0.0.1:0")
-
-    return start
-
-
 async def events(client: RawHttp, count: int) -> list[tuple[int | None, object]]:
     found = []
     for _ in range(count):
@@ -578,8 +563,9 @@ async def events(client: RawHttp, count: int) -> list[tuple[int | None, object]]
     return found
 
 
-async def test_history_goes_over_into_what_comes(start_pair: StartPair) -> None:
-    near, far, endpoint = await start_pair()
+async def test_history_goes_over_into_what_comes(chain: Chain) -> None:
+    near, far = await chain(2, of="hub-1")
+    endpoint = await near.listen("ws://127.0.0.1:0")
     await record(far, *range(6), topic="/a")
     queries = [("prefix=/a&from=2", []), ("prefix=/a&from=2001-01-01", []), ("prefix=/a", ["Last-Event-ID: 3"])]
     clients = [await follow(near, query, *lines, endpoint=endpoint) for query, lines in queries]

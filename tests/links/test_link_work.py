@@ -104,30 +104,15 @@ WANTED = Wanted(b"w" * 16)
 
 
 class Scene:
-    """A link, and what was written on it; the mesh is a list of what it has to tell."""
+    """News of a link; the mesh is a list of what it has to tell."""
 
     def __init__(self, fit: Callable[[list[Batch]], list[bytes]] | None = None) -> None:
-        self.link = handler_of()
-        self.due: list[Callable[[], object]] = []
-        self.written: list[bytes] = []
         self.told: list[Told] = []
-        self.news = MeshNews(cast("Mesh[Handler]", self), self.link, 1 << 16, self.due.append, self.written.extend, fit)
+        self.news = MeshNews(cast("Mesh[Handler]", self), handler_of(), 1 << 16, lambda _: None, lambda _: None, fit)
 
     def take(self, _: Handler) -> list[Told]:
         told, self.told = self.told, []
         return told
-
-    def tell(self, count: int) -> None:
-        self.told += [WANTED] * count
-        self.news.tell()
-
-    def end_turn(self) -> int:
-        due, self.due[:] = list(self.due), []
-        for act in due:
-            act()
-        frames = len(kinds(self.written))
-        self.written.clear()
-        return frames
 
 
 def batch(origin: Origin, *values: object) -> Batch:
@@ -160,8 +145,8 @@ def test_origin_stands_where_it_changes(fit: Callable[[list[Batch]], list[bytes]
 def test_news_stand_before_the_messages_that_they_route() -> None:
     scene = Scene()
     scene.news.render([batch(NEAR, 1)])
-    scene.tell(1)
-    scene.told.append(FAR)
+    scene.told += [WANTED, FAR]
+    scene.news.tell()
     messages, origin, routing = Kind.MESSAGES, Kind.ORIGIN, Kind.ROUTING
     assert kinds(scene.news.render([batch(NEAR, 2)])) == [routing, origin, origin, messages]
     assert kinds(scene.news.render([batch(NEAR, 3)])) == [messages]
@@ -246,8 +231,3 @@ async def test_what_waits_for_a_link(start_hub: StartHub) -> None:
     assert now.queued_messages == 50
     near.handler("far").resume()
     assert traffic(near, "far").waiting_s == 0.0
-
-
-# Rates where several hubs lie between a publisher and who reads him.
-
-PEER, BEYOND = b"peer" * 4, b"ends" * 4

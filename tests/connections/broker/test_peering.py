@@ -20,12 +20,11 @@ from hub.settings.settings import Settings, ZeekSettings
 from peers.connections import broker
 from peers.connections.broker import STEP_PREFIXES
 from peers.connections.broker_peerings import Registry
-from peers.connections.zeek_diallers import tls_client_context, tls_server_context
+from peers.connections.zeek_diallers import tls_server_context
 from peers.values import Count, Table, decode, encode
 from peers.zeek.broker.messages import BrokerCode, EnvelopeType, Tag, encode_hello, encode_version_select
 from tests.connections.broker.conftest import PLAIN, StartHub
 from tests.connections.broker.scripted import HIGH, LOW, OTHER, Data, Endpointlike, ZeekHub
-from tests.connections.test_tls import certified
 from tests.garbage import leaves_nothing
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.known_tokens import KnownTokens
@@ -313,17 +312,6 @@ async def test_a_tls_handshake_that_fails(start_hub: StartHub) -> None:
     assert len(told) == hub.server.zeek.tls_failures == 2
     assert all(line["address"].startswith("127.0.0.1:") and line["reason"] for line in told)
     assert not hub.server.connections
-
-
-@pytest.mark.parametrize("certificates", [False, True])
-async def test_over_tls(start_hub: StartHub, *, certificates: bool) -> None:
-    own, others = (certified("hub"), certified("zeek")) if certificates else (ZeekSettings(), ZeekSettings())
-    hub = await start_hub("zeek://127.0.0.1:0", settings=Settings(zeek=own))
-    far = await Endpointlike.connect(hub.zeek_endpoint, tls=tls_client_context(others))
-    await far.peer("/a")
-    await (await hub.client()).publish("/a", 1)
-    assert await far.data(1) == [Data("/a", encode(1))]
-    far.close()
 
 
 async def test_the_role_of_all_zeeks(start_hub: StartHub) -> None:

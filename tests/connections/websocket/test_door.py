@@ -121,19 +121,6 @@ async def test_a_token_in_the_url(hub: Hub, known: KnownTokens, path: str) -> No
 # The first message.
 
 
-@pytest.mark.parametrize("subprotocol", ["hub.v1.json", "hub.v1.msgpack"])
-async def test_a_known_first_message(hub: Hub, known: KnownTokens, subprotocol: str) -> None:
-    client = await hub.raw_websocket()
-    await client.shake_hands(subprotocol)
-    assert not {"until", "user"} & (await client.message()).keys()
-    assert hub.server.admission.newcomers == 1
-    await client.say("hello", name="me", token=known.token("alice", seconds=60.0), narrow=True)
-    assert (await client.message())["until"] <= 60.0
-    assert hub.server.admission.newcomers == 0
-    assert user_of(hub.handler("me")) == "alice"
-    assert hub.handler("me").narrows
-
-
 FIRST = {
     "hello with another": {"type": "hello", "token": SECRET},
     "subscribe": {"type": "subscribe", "prefixes": ["/a"], "request": 1},

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import zmq
 
-from peers.connections.connection import Connection
 from peers.connections.zeek_cluster import cluster
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.transport.endpoints import Endpoint
-from tests.connections.zeek_cluster.nodes import ZeekNode, ZmqBroker, ZmqNode
+from tests.connections.zeek_cluster.nodes import ZeekNode, ZmqBroker, ZmqNode, joined
 from tests.hubs.eventually import eventually
 from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 
@@ -47,17 +46,13 @@ async def hub() -> AsyncIterator[Daemon]:
 @pytest.fixture
 def start_node(hub: Daemon, start: Callable[..., ZmqNode]) -> StartNode:
     async def start_node(node_id: str, *topics: str, receive_hwm: int = 0) -> ZmqNode:
-        before = len(joined_nodes(hub))
+        before = len(joined(hub))
         node = start(hub.endpoints[0], node_id, receive_hwm=receive_hwm)
-        await eventually(lambda: len(joined_nodes(hub)) == before + 2)
+        await eventually(lambda: len(joined(hub)) == before + 2)
         node.subscribe(*topics)
         return node
 
     return start_node
-
-
-def joined_nodes(hub: Daemon) -> list[Connection]:
-    return [one for one in hub.server.connections if one.protocol == "zeek+zmq" and one.handler is not None]
 
 
 # Clusters that have a central broker of their own.

@@ -17,7 +17,7 @@ from peers.daemon.daemon import Daemon
 from peers.transport.endpoints import Endpoint
 from peers.values import Count
 from peers.values.event import Event
-from tests.connections.zeek_cluster.conftest import StartNode, joined_nodes
+from tests.connections.zeek_cluster.conftest import StartNode
 from tests.connections.zeek_cluster.nodes import ZeekNode, ZmqBroker, ZmqNode, joined, running
 from tests.hubs.eventually import eventually, settle
 
@@ -182,10 +182,10 @@ class Zeeks:
         self._connections: dict[str, list[Connection]] = {}
 
     async def start(self, name: str) -> None:
-        before = joined_nodes(self._hub)
+        before = joined(self._hub)
         self.nodes[name] = ZeekNode(self._context, self._hub.endpoints[0], name, LAYOUT)
-        await eventually(lambda: len(joined_nodes(self._hub)) >= len(before) + 2)
-        self._connections[name] = [one for one in joined_nodes(self._hub) if one not in before]
+        await eventually(lambda: len(joined(self._hub)) >= len(before) + 2)
+        self._connections[name] = [one for one in joined(self._hub) if one not in before]
 
     def stop(self, name: str) -> None:
         self.nodes.pop(name).close()
@@ -236,8 +236,8 @@ async def test_a_node_that_comes_back_is_up_again(zeeks: Zeeks, kinds: tuple[typ
 
 async def test_only_the_publisher_has_broken(hub: Daemon, zeeks: Zeeks) -> None:
     zeeks.cut("worker-1", (Publisher,))
-    await eventually(lambda: len(joined_nodes(hub)) == 5)
-    await eventually(lambda: len(joined_nodes(hub)) == 6)
+    await eventually(lambda: len(joined(hub)) == 5)
+    await eventually(lambda: len(joined(hub)) == 6)
     await settle()
     assert zeeks.are_all_up()
     assert all(len(node.raised) == 2 and not node.warnings for node in zeeks.nodes.values())
@@ -255,13 +255,13 @@ async def test_a_hub_that_comes_back(context: zmq.Context[zmq.Socket[bytes]], mo
         publisher.publish_event("zeek.a")
     monkeypatch.setattr(module, "REDIAL_S", 3600.0)
     async with running("hub", [], str(place)) as hub:
-        await eventually(lambda: len(joined_nodes(hub)) == 2)
+        await eventually(lambda: len(joined(hub)) == 2)
         late = ZmqNode(context, place, "late")
         late.subscribe("zeek.")
         await eventually(lambda: publisher.told.count((True, "zeek.")) == 2)
         await settle()
         assert not late.events
-        for connection in joined_nodes(hub):
+        for connection in joined(hub):
             connection.let_in(BARRED)
         await eventually(lambda: len(late.events) == 100)
         publisher.close()
