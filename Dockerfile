@@ -11,6 +11,7 @@ COPY release release
 COPY hub hub
 COPY peers peers
 COPY pyspark_hub pyspark_hub
+COPY examples/systemd examples/systemd
 RUN release/install.sh /opt/topichub
 
 FROM ${BASE}

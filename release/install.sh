@@ -11,8 +11,9 @@ tools=$(mktemp -d)
 trap 'rm -rf "$tools"' EXIT
 
 # A copy: a build in place would also take what an earlier one has left in `build`.
-mkdir "$tools/source"
+mkdir -p "$tools/source/examples"
 cp -r pyproject.toml setup.py MANIFEST.in README.md LICENSE hub peers pyspark_hub "$tools/source"
+cp -r examples/systemd "$tools/source/examples"
 find "$tools/source" -name '*.so' -delete
 "$python" -m venv "$tools/build"
 "$tools/build/bin/python" -m pip install --quiet --no-compile --require-hashes -r release/build-requirements.txt

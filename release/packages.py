@@ -30,7 +30,10 @@ from hub import __version__
 from peers.console import joined
 
 PROJECT = Path(__file__).parents[1]
-SOURCES = ("hub", "peers", "pyspark_hub", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+SOURCES = (
+    *("hub", "peers", "pyspark_hub", "examples/systemd"),
+    *("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"),
+)
 
 _CLIENT = ("peers.client", "peers.client.blocking")
 _STATIC = PROJECT / "peers" / "console" / "static"

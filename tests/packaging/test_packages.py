@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -24,6 +25,7 @@ from packaging.requirements import Requirement
 
 from hub import __version__
 from hub.twins import TWINS
+from tests.hubs.authority import Authority
 from tests.hubs.ports import free_ports
 
 PROJECT = Path(__file__).parents[2]
@@ -151,6 +153,46 @@ def test_a_hub_runs_from_its_wheel_and_says_whether_it_is_compiled(
         _, logged = hub.communicate(timeout=60)
     assert hub.returncode == 0
     assert ("not compiled" in logged) == (platform == "any")
+
+
+def test_a_service_with_tls_and_users_serves_a_client_of_another_environment(packages: Path, tmp_path: Path) -> None:
+    """The service file of the wheel, started as systemd does, with the settings of docs/how-to/network.md."""
+    hub_folder, client_folder, state = (tmp_path / name for name in ("hub", "client", "state"))
+    installed(hub_folder, wheel(packages, platform="this"), "server", "fast")
+    installed(client_folder, wheel(packages, "topichub_client", "this"))
+    state.mkdir()
+    authority = Authority(state)
+    certificates = authority.issue("localhost")
+    (port, page_port) = free_ports(2)
+    settings = (PROJECT / "docs/how-to/network.md").read_text().split("```toml\n")[1].split("```")[0]
+    for given, used in {
+        "0.0.0.0:7400": f"localhost:{port}", "0.0.0.0:7401": f"localhost:{page_port}",
+        "hub.pem": certificates.certificate, "hub.key": certificates.key,
+    }.items():  # fmt: skip
+        settings = settings.replace(given, str(used))
+    (state / "hub.toml").write_text(settings)
+    unit = (hub_folder / "share" / "topichub" / "topichub.service").read_text()
+    (command,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    command = command.replace("/opt/topichub", str(hub_folder)).replace("/etc/topichub", str(state))
+    token = run(hub_folder, "hub", "token", "new", "alice", "--role=member", f"--access-tokens={state}/tokens")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(str(tmp_path / "notify"))
+        told.settimeout(60)
+        environment = {"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(tmp_path), "NOTIFY_SOCKET": told.getsockname()}
+        with subprocess.Popen(command.split(), cwd=state, env=environment, stdout=subprocess.DEVNULL) as hub:
+            try:
+                while "READY=1" not in told.recv(4096).decode():
+                    assert hub.poll() is None
+                program = (
+                    "from peers.client.blocking import connect\n"
+                    f"with connect('tls://localhost:{port}', token={token.stdout.strip()!r}, ca={authority.ca!r})"
+                    " as client, client.subscribe('/a') as messages:\n"
+                    "    client.publish('/a', 1)\n    print(next(iter(messages)).value)"
+                )
+                done = run(client_folder, "python", "-c", program)
+                assert (done.stdout.strip(), done.stderr) == ("1", "")
+            finally:
+                hub.terminate()
 
 
 def test_extras_that_are_not_installed_are_named(packages: Path, tmp_path: Path) -> None:
