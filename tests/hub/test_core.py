@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -13,16 +12,11 @@ from hub.errors import ClosedError, RejectedError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.labels.rules import Rule
-from hub.limits import CoreLimits, HandlerLimits, Overflow, RouteLimits
+from hub.limits import CoreLimits, HandlerLimits, Overflow
 from hub.mesh.announcement import Announcement
 from hub.routing.subscriptions import Asked
 from hub.scheduling.memory import Memory
 from tests.hub.fakes import FakeOutlet, Replies, Turn, handler_of
-
-# Messages.
-
-
-# Subscriptions.
 
 
 def test_peers_have_limits_of_their_own() -> None:
@@ -52,16 +46,11 @@ def test_nothing_is_left_of_a_handler_that_leaves() -> None:
     source, _ = turn.join()
     handler, outlet = turn.join("", "/a", "/a", "/a/b/c", "é", name="leaving")
     turn.publish(source, "/a/b/c/d", 1)
-    turn.core.detach(handler, "done")
-    turn.core.detach(handler, "done twice")
+    for reason in ("done", "done twice"):
+        turn.core.detach(handler, reason)
     turn.publish(source, "/a/b/c/d", 2)
     turn.core.flush()
-    assert outlet.told == []
-    assert handler.closed
-    assert list(turn.core.handlers.values()) == [source]
-    seen = turn.core.statistics()
-    assert (seen.clients, seen.routing.subscriptions, seen.routing.filter_prefixes) == (1, 0, 0)
-    assert not turn.core.prefixes._multimap._trie
+    assert (outlet.told, handler.closed, list(turn.core.handlers.values())) == ([], True, [source])
     assert not any(each._counts for each in turn.core.prefixes.asked_of_links._filters or ())
     gone = weakref.ref(outlet)
     del handler, outlet
@@ -109,65 +98,13 @@ def test_queues_that_go_for_want_of_memory_are_let_go_at_once() -> None:
     assert memory.accounts["queues"].size_bytes == 0
 
 
-def test_what_a_handler_counted_stays() -> None:
-    turn = Turn()
-    source, _ = turn.join()
-    slow, _ = turn.join("/a", messages=1)
-    slow.pause()
-    turn.publish(source, "/a", 1, 2, 3)
-    slow.resume()
-    before = turn.core.statistics()
-    assert before.dropped_messages_total == {"drop-oldest": 2}
-    for handler in (source, slow):
-        turn.core.detach(handler, "")
-    after = turn.core.statistics()
-    assert after.published_messages_total == before.published_messages_total == 3
-    assert after.delivered_messages_total == before.delivered_messages_total == 1
-    assert after.delivered_bytes_total == before.delivered_bytes_total > 0
-    assert after.dropped_messages_total == before.dropped_messages_total
-    assert turn.core.handlers == {}
-
-
-# Looking at it.
-
-
-def test_statistics() -> None:
-    turn = Turn(CoreLimits(routes=RouteLimits(2)))
-    source, _ = turn.join("/a", "/a/b")
-    turn.join("/c", role=Role.LINK)
-    slow, _ = turn.join("/a", role=Role.LOCAL)
-    slow.pause()
-    for topic in ("/a", "/b", "/c", "/a"):
-        turn.publish(source, topic, topic)
-    turn.core.flush()
-    seen = turn.core.statistics()
-    assert (seen.clients, seen.links, seen.paused_handlers) == (1, 1, 1)
-    assert seen.routing._asdict() == {
-        "subscriptions": 4,
-        "routes": 2,
-        "misses_total": 4,
-        "clears_total": 1,
-        "filter_prefixes": 1,
-        "rules": 0,
-        "tagged": 0,
-        "size_bytes": 524,
-    }
-    assert seen.published_messages_total == 4
-    assert seen.delivered_messages_total == 3
-    assert seen.queued_messages == 2
-    handlers = [handler.statistics() for handler in turn.core.handlers.values()]
-    assert [(one.id, one.role, one.prefixes) for one in handlers] == [(1, "client", 2), (2, "link", 1), (3, "local", 1)]
-    assert turn.core.prefixes.asked_of_links.minimal == ("/a",)
-
-
 @pytest.mark.parametrize("leave", [True, False])
 def test_a_handler_may_leave_while_a_turn_is_written(leave: bool) -> None:  # noqa: FBT001
     turn = Turn()
     source, _ = turn.join()
     joined: list[tuple[Handler, FakeOutlet]] = [turn.join("/a") for _ in range(3)]
     (first, first_outlet), (second, second_outlet), (_, third_outlet) = joined
-    gone: Callable[[], None] = lambda: turn.core.detach(first if leave else second, "broke")  # noqa: E731
-    first_outlet.act = gone
+    first_outlet.act = lambda: turn.core.detach(first if leave else second, "broke")
     turn.publish(source, "/a", 1)
     turn.core.flush()
     assert first_outlet.values == third_outlet.values == [1]
@@ -265,48 +202,25 @@ def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
 # Losses.
 
 
-def test_losses_are_reported_once() -> None:
-    turn = Turn()
-    source, _ = turn.join()
-    _, watcher = turn.join("$hub/overflow")
-    slow = [turn.join("/a", messages=2, name=f"slow-{number}")[0] for number in range(2)]
-    for handler in slow:
-        handler.pause()
-    assert turn.core.report_drops() == []
-    for _ in range(3):
-        turn.publish(source, "/a", 1, 2)
-    slow[1].resume()
-    reported = turn.core.report_drops()
-    assert [(event.value["name"], event.value["lost"], event.value["queued"]) for event in reported] == [
-        ("slow-0", 4, 2),
-        ("slow-1", 4, 0),
-    ]
-    assert turn.core.report_drops() == []
-    turn.publish(source, "/a", 1)
-    (again,) = turn.core.report_drops()
-    assert (again.value["name"], again.value["lost"], again.value["total"]) == ("slow-0", 1, 5)
-    turn.core.flush()
-    assert watcher.values == [event.value for event in [*reported, again]]
-
-
 def test_what_the_far_side_cannot_read_is_no_overflow() -> None:
     turn = Turn()
     source, _ = turn.join()
     _, watcher = turn.join("$hub/")
     slow, _ = turn.join("/a", messages=2, name="slow")
     slow.lose(5)
-    (event,) = turn.core.report_drops()
-    assert event.topic == "$hub/unreadable"
-    assert (event.value["name"], event.value["lost"], event.value["total"]) == ("slow", 5, 5)
+    told = turn.core.report_drops()
     slow.pause()
     turn.publish(source, "/a", 1, 2, 3)
     slow.lose(1)
-    overflowed, unread = turn.core.report_drops()
-    assert (overflowed.topic, overflowed.value["lost"], overflowed.value["total"]) == ("$hub/overflow", 1, 1)
-    assert (unread.topic, unread.value["lost"], unread.value["total"]) == ("$hub/unreadable", 1, 6)
+    told += turn.core.report_drops()
+    assert [(one.topic, *(one.value[key] for key in ("name", "lost", "total"))) for one in told] == [
+        ("$hub/unreadable", "slow", 5, 5),
+        ("$hub/overflow", "slow", 1, 1),
+        ("$hub/unreadable", "slow", 1, 6),
+    ]
     assert turn.core.report_drops() == []
     turn.core.flush()
-    assert [value for value in watcher.values if "lost" in value] == [event.value, overflowed.value, unread.value]
+    assert [value for value in watcher.values if "lost" in value] == [one.value for one in told]
 
 
 def test_a_handler_that_lost_and_left_is_still_reported() -> None:
@@ -320,64 +234,30 @@ def test_a_handler_that_lost_and_left_is_still_reported() -> None:
     assert (event.value["id"], event.value["lost"], event.value["overflow"]) == (slow.id, 3, "disconnect")
 
 
-def test_leaves_are_told_what_clients_and_links_want() -> None:
+def test_leaves_are_told_what_clients_and_links_want(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is always asked of them, but nothing that is not theirs: here, everything."""
+    monkeypatch.setattr(Turn, "may_ask_leaves", lambda _, prefix: prefix != "")
     turn = Turn(asked_of_leaves=("/always/",))
-    turn.join("/a/", "/a/b")
+    core = turn.core
+    turn.join("/a/", "/a/b", "$hub/peers/", "")
     link, _ = turn.join("/far", role=Role.LINK)
+    assert core.minimal_filter_for_leaves == ("/a/", "/always/", "/far")
     told = Replies()
     leaf = handler_of(role=Role.LEAF)
-    turn.core.attach(leaf, told)
+    core.attach(leaf, told)
     assert told.known == {"/a/", "/always/", "/far"}
-    turn.core.subscribe(leaf, ["/leaf"])
-    client, _ = turn.join("/always/this", "/")
+    core.subscribe(leaf, ["/leaf"])
+    known = core.prefixes.of_leaves(())._filters
+    client, _ = turn.join("/always/this", "/", "$hub/")
     assert told.known == {"/"}
-    turn.core.detach(client, "done")
-    turn.core.mesh.hear(link, Announcement(link.id.to_bytes(16), 1, 2, removed=("/far",)))
-    turn.core.flush()
+    core.detach(client, "done")
+    core.mesh.hear(link, Announcement(link.id.to_bytes(16), 1, 2, removed=("/far",)))
+    core.flush()
     assert told.known == {"/a/", "/always/"}
-    assert set(turn.core.prefixes.asked_of_links.minimal) == {"/a/", "/leaf"}
-
-
-def test_leaves_are_not_asked_for_what_is_not_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Turn, "may_ask_leaves", lambda _, prefix: prefix != "")
-    turn = Turn()
-    turn.join("$hub/peers/", "", "/a/b")
-    told, leaf = Replies(), handler_of(role=Role.LEAF)
-    turn.core.attach(leaf, told)
-    assert told.known == {"/a/b"}
-    client, _ = turn.join("/a/", "", "$hub/")
-    assert told.known == {"/a/"}
-    assert set(turn.core.prefixes.asked_of_links.minimal) == {""}
-    turn.core.detach(client, "done")
-    turn.core.flush()
-    assert told.known == {"/a/b"}
-
-
-def test_what_leaves_would_be_told_follows_the_subscribers() -> None:
-    turn = Turn()
-    turn.join("/a/")
-    assert turn.core.minimal_filter_for_leaves == ("/a/",)
-    client, _ = turn.join("/b", "/a/c")
-    known = turn.core.prefixes.of_leaves(())._filters
-    assert turn.core.minimal_filter_for_leaves == ("/a/", "/b")
-    turn.core.detach(client, "done")
-    leaf = handler_of(role=Role.LEAF)
-    turn.core.attach(leaf, Replies())
-    turn.core.detach(leaf, "lost")
-    assert turn.core.minimal_filter_for_leaves == ("/a/",)
-    assert turn.core.prefixes.of_leaves(())._filters is known
-
-
-def test_what_is_wanted_of_stores_is_asked_for_beside_everything() -> None:
-    asked = Asked(lambda _, __: True)
-    handler = handler_of()
-    handler.prefixes = {"": 1, "/a/": 1, "$store/s/changes": 1}
-    asked.begin([handler])
-    assert asked.minimal == ("", "$store/s/changes")
-    asked.add(handler, "$store/s/")
-    assert asked.minimal == ("", "$store/s/")
-    asked.discard(handler, "")
-    assert asked.minimal == ("/a/", "$store/s/")
+    assert set(core.prefixes.asked_of_links.minimal) == {""}
+    core.detach(leaf, "lost")
+    assert core.minimal_filter_for_leaves == ("/a/", "/always/")
+    assert core.prefixes.of_leaves(())._filters is known
 
 
 def test_what_counts_is_asked_for() -> None:
@@ -398,6 +278,12 @@ def test_what_counts_is_asked_for() -> None:
     assert len(far.changes) == 2
     asked.discard(handler, "/a/")
     assert far.known == {"/a/b", "/always", "/c"}
+    handler.prefixes = {"": 1, "$store/s/changes": 1}
+    stores = Asked(lambda _, __: True)
+    stores.begin([handler])
+    assert stores.minimal == ("", "$store/s/changes"), "what is wanted of stores is asked for beside everything"
+    stores.discard(handler, "")
+    assert stores.minimal == ("$store/s/changes",)
     asked.begin([])
     asked.forget(handler)
     asked.forget(later)

@@ -157,21 +157,20 @@ def test_lists_in_pieces(hub: Hub) -> None:
     for name in ("b.b", "a.c", "a.b", "a.ba", "a.a"):
         one.claim(name)
 
-    def names(prefix: str = "", after: str = "", most: int = 1000) -> list[str]:
-        return [each["name"] for each in hub.names.register.list(prefix, after, most)]
+    for prefix, after, most, names in (
+        ("", "", 1000, ["a.a", "a.b", "a.ba", "a.c", "b.b"]),
+        ("", "", 2, ["a.a", "a.b"]),
+        ("", "a.b", 2, ["a.ba", "a.c"]),
+        ("a.b", "", 1000, ["a.b", "a.ba"]),
+        ("a.b", "a.b", 1000, ["a.ba"]),
+        ("a.b", "a.a", 1000, ["a.b", "a.ba"]),
+        *(("a", "a.c", 1000, []), ("c", "", 1000, [])),
+    ):
+        assert [each["name"] for each in hub.names.register.list(prefix, after, most)] == names
 
-    assert names() == ["a.a", "a.b", "a.ba", "a.c", "b.b"]
-    assert names(most=2) == ["a.a", "a.b"]
-    assert names(after="a.b", most=2) == ["a.ba", "a.c"]
-    assert names("a.b") == ["a.b", "a.ba"]
-    assert names("a.b", after="a.b") == ["a.ba"]
-    assert names("a.b", after="a.a") == ["a.b", "a.ba"]
-    assert names("a", after="a.c") == []
-    assert names("c") == []
 
-
-def linked(*numbers: int) -> list[Hub]:
-    hubs = [Hub(number) for number in numbers]
+def linked(*numbers: int, limits: NameLimits | None = None) -> list[Hub]:
+    hubs = [Hub(number, limits) for number in numbers]
     for index, hub in enumerate(hubs):
         for far in hubs[:index]:
             hub.connect(far)
@@ -192,27 +191,20 @@ def test_a_link_with_many_names_goes_in_portions() -> None:
     assert here.names.statistics() == NamesStatistics(0, 0, 0, 2500, 0, 0, 0)
 
 
-def test_bad_announcements(hub: Hub) -> None:
-    far = Hub(2)
-    hub.connect(far)
-    link = far.links[hub].handler
+def test_bad_announcements_and_too_many() -> None:
     bad = [Announced("bad", (), 1, 1), Announced("a.b", ("ok",), 1, 1), Announced("a.c", ("",), 1, 1)]
-    with pytest.raises(
-        RejectedError, match=r"^2 announced names are rejected: name 'bad' is not a valid name"
-    ) as caught:
-        hub.names.hear(link, bad, ["never.announced"])
-    assert caught.value.code == CloseCode.BAD_DATA
-    assert list(hub.known) == ["a.b"]
-    assert hub.names.statistics().ignored_total == 2
-
-
-def test_too_many_announcements() -> None:
-    hub, far = Hub(1, NameLimits(total=2)), Hub(2)
-    hub.connect(far)
-    hub.client().claim("a.a")
-    with pytest.raises(RejectedError, match="1 announced names are rejected: 2 names are known, which is the limit"):
-        hub.names.hear(far.links[hub].handler, [Announced(f"b.{n}", (), 1, 1) for n in "ab"], [])
-    assert list(hub.known) == ["a.a", "b.a"]
+    many = [Announced(f"b.{n}", (), 1, 1) for n in "ab"]
+    for some, code, text, known in (
+        (bad, CloseCode.BAD_DATA, "^2 announced names are rejected: name 'bad' is not a valid name", ["a.a", "a.b"]),
+        (many, CloseCode.TRY_AGAIN_LATER, "1 announced names are rejected: 2 names are known", ["a.a", "b.a"]),
+    ):
+        hub, far = linked(1, 2, limits=NameLimits(total=2))
+        hub.client().claim("a.a")
+        with pytest.raises(RejectedError, match=text) as caught:
+            hub.names.hear(far.links[hub].handler, some, ["never.announced"])
+        assert caught.value.code == code
+        assert list(hub.known) == known
+        assert hub.names.statistics().ignored_total == len(some) - 1
 
 
 names = st.sampled_from(("a.a", "a.b", "b.a"))

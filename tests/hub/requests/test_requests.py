@@ -1,26 +1,32 @@
-"""Requests: frames, ids, shares of work, and who is asked, which the model does not look at."""
+"""Requests: frames, ids, shares of work and who is asked, beside the model; and what the hub itself answers."""
 
 from __future__ import annotations
 
-from unittest.mock import patch
+from typing import Any
+from unittest.mock import ANY, patch
 
+import msgpack
 import pytest
 
-from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
+from hub.errors import CloseCode, ClosedError, InvalidTopicError, NotAllowedError, RejectedError, UsageError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.mesh.announcement import Announcement
 from hub.messages.frame import FLAG_BATCH, FLAG_SHARED
-from hub.messages.request_frame import Reply, Request, Status
+from hub.messages.request_frame import FLAG_NAMED, Reply, Request, Status
 from hub.names.claim import Announced, Wish
+from hub.policy.language import read_policy
+from hub.requests.hub_services import VALUES_LIMIT, Answer, Later, Questions, target_at
 from hub.requests.services import Block, PureBlock
 from tests.hub.fakes import FakeOutlet, at_once, handler_of
 from tests.hub.requests.party import MOST, Room, answers, asked, packed, reply, request
 
+HERE, THERE = b"h" * 16, b"t" * 16
+
 
 @pytest.fixture
 def room() -> Room:
-    return Room()
+    return Room(hub_id=HERE)
 
 
 @pytest.fixture
@@ -249,3 +255,186 @@ def test_parts_in_any_order(room: Room, service: tuple[Handler, FakeOutlet]) -> 
     assert room.requests.statistics().pending == 4 + 2 + 20
     assert "too late" in room.answer(service[0], reply(0, *"abcdefghij"))
     assert [one for one, _, _ in answers(told.take())] == [101, 102, 103, 106]
+
+
+def double(_: Handler, value: Any) -> Any:
+    if not isinstance(value, int):
+        raise UsageError("only numbers can be doubled")
+    return value * 2
+
+
+@pytest.fixture
+def client(room: Room) -> tuple[Handler, FakeOutlet]:
+    room.requests.hub_services.add("$hub/double", double)
+    return room.join()
+
+
+REFUSED = "only numbers can be doubled"
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        (request("$hub/double", 5, 2), [(5, Status.OK, 4)]),
+        (request("$hub/double", 5, 2, 3), [(5, Status.OK, 4), (6, Status.OK, 6)]),
+        (request("$hub/double", 5, "x"), [(5, Status.FAILED, REFUSED)]),
+        (request("$hub/double", 5, 2, "x"), [(5, Status.FAILED, REFUSED), (6, Status.FAILED, REFUSED)]),
+        (request("$hub/treble", 5, 2), [(5, Status.NO_RESPONDER, "the hub has no service for this topic")]),
+        (request("$hub/double", 5, 1)._replace(values=b"\xc1"), [(5, Status.FAILED, ANY)]),
+        (
+            request("$hub/double", 5, *range(VALUES_LIMIT + 1)),
+            [(5 + place, Status.FAILED, ANY) for place in range(VALUES_LIMIT + 1)],
+        ),
+    ],
+)
+def test_a_function(
+    room: Room, client: tuple[Handler, FakeOutlet], item: Request, expected: list[tuple[int, int, Any]]
+) -> None:
+    room.ask(client[0], item)
+    assert answers(client[1].take()) == expected
+    assert not room.requests.statistics().pending
+
+
+def test_too_many_in_one_turn(room: Room, client: tuple[Handler, FakeOutlet]) -> None:
+    requester, told = client
+    for number in range(VALUES_LIMIT):
+        room.requests.ask(requester, request("$hub/double", number, 1), room.now_ms)
+    room.ask(requester, request("$hub/double", 100, 1))
+    statuses = [status for _, status, _ in answers(told.take())]
+    assert statuses == [Status.OK] * VALUES_LIMIT + [Status.OVERFLOW]
+    room.ask(requester, request("$hub/double", 100, 1))
+    assert answers(told.take()) == [(100, Status.OK, 2)]
+
+
+def test_who_may_ask_the_hub(room: Room) -> None:
+    for topic, terms in (("mine", {"judges_itself": True}), ("any", {}), ("admins", {"for_admins": True})):
+        room.requests.hub_services.add(f"$hub/{topic}", double, **terms)
+    roles = {"operator": {"admin": True}, "asker": {"request": ["$hub"]}, "publisher": {"publish": ["/a"]}}
+    users = {"ada": ["admin"], "olga": ["operator"], "bob": ["asker"], "pia": ["publisher"]}
+    policy = read_policy({"roles": roles, "users": users}, "a test")
+    for user, allowed in ((None, 3), ("ada", 3), ("olga", 3), ("bob", 2), ("pia", 1)):
+        requester, told = room.join()
+        requester.rights = None if user is None else policy.rights(user)
+        for first, topic in enumerate(("mine", "any", "admins")):
+            room.ask(requester, request(f"$hub/{topic}", first, 1))
+        found = answers(told.take())
+        assert [status for _, status, _ in found] == [Status.OK] * allowed + [Status.NOT_ALLOWED] * (3 - allowed)
+        assert user != "bob" or found[-1][2] == "$hub/admins is for admins"
+
+
+def wait(room: Room) -> list[Later]:
+    begun: list[Later] = []
+
+    def begin(_: Handler, value: Any) -> Any:
+        if value is None:
+            return "at once"
+        begun.append(Later())
+        return begun[-1]
+
+    room.requests.hub_services.add("$hub/later", begin)
+    return begun
+
+
+def test_an_answer_in_a_later_turn(room: Room, client: tuple[Handler, FakeOutlet]) -> None:
+    begun, (requester, told) = wait(room), client
+    room.ask(requester, request("$hub/later", 5, 1, None, 2))
+    assert answers(told.take()) == []
+    begun[1].give("two")
+    assert answers(told.take()) == []
+    begun[0].give("one")
+    room.core.flush()
+    assert answers(told.take()) == [(5, Status.OK, "one"), (6, Status.OK, "at once"), (7, Status.OK, "two")]
+    for error, status in (
+        (UsageError("no"), Status.FAILED),
+        (NotAllowedError(Status.NOT_ALLOWED, "no"), Status.NOT_ALLOWED),
+    ):
+        room.ask(requester, request("$hub/later", 8, 1))
+        begun[-1].fail(error)
+        room.core.flush()
+        assert answers(told.take()) == [(8, status, "no")]
+
+
+def test_who_has_gone_meanwhile(room: Room, client: tuple[Handler, FakeOutlet]) -> None:
+    begun, gone, (requester, told) = wait(room), list[Handler](), client
+    room.requests.hub_services.when_gone(gone.append)
+    room.ask(requester, request("$hub/later", 5, 1))
+    room.core.detach(requester, "gone")
+    assert gone == [requester]
+    begun[0].give(1)
+    assert answers(told.take()) == []
+    assert room.requests.statistics().abandoned_total == 1
+
+
+class Told:
+    def __init__(self, room: Room) -> None:
+        self.asked: list[tuple[Handler, object, Answer]] = []
+        self.refusal: RejectedError | None = None
+        room.requests.directed["what"] = Questions(self._answer, self._pass_on)
+
+    def _answer(self, link: Handler, value: bytes, answer: Answer) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append((link, msgpack.unpackb(value), answer))
+
+    def _pass_on(self, asker: Handler, link: Handler, value: bytes) -> bytes:
+        if self.refusal is not None:
+            raise self.refusal
+        packed: bytes = msgpack.packb([msgpack.unpackb(value), asker.id, link.id])
+        return packed
+
+
+@pytest.fixture
+def told(room: Room) -> Told:
+    return Told(room)
+
+
+@pytest.fixture
+def near(room: Room) -> tuple[Handler, FakeOutlet]:
+    return room.join(role=Role.LOCAL)
+
+
+def question(hub: bytes, first: int, value: object = 1) -> Request:
+    return request(target_at(hub, "what").decode(), first, value)
+
+
+def test_what_this_hub_does_not_let_on(room: Room, told: Told, near: tuple[Handler, FakeOutlet]) -> None:
+    _, outlet = room.link(THERE)
+    told.refusal = RejectedError(CloseCode.NOT_ALLOWED, "not over this link")
+    room.ask(near[0], question(THERE, 5))
+    assert answers(near[1].take()) == [(5, Status.NOT_ALLOWED, "not over this link")]
+    assert outlet.take() == []
+
+
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.LEAF])
+def test_who_is_no_hub_of_the_mesh(room: Room, told: Told, role: Role) -> None:
+    handler, outlet = room.join(role=role)
+    for first, target in enumerate((target_at(HERE, "what").decode(), "$hub/at/x")):
+        room.ask(handler, request(target, first, 1))
+        text = f"request '{target}': hubs alone ask in this way"
+        assert answers(outlet.take()) == [(first, Status.NOT_ALLOWED, text)]
+    assert told.asked == []
+
+
+def test_what_is_no_question(room: Room, told: Told) -> None:
+    link, outlet = room.link(THERE)
+    here = target_at(HERE, "what").decode()
+    bad = [
+        request("$hub/at/", 0, 1),
+        request("$hub/at/0g" + "0" * 30 + "/what", 0, 1),
+        request("$hub/at/" + "é" * 32 + "/what", 0, 1),
+        request(here[:-6] + "/what", 0, 1),
+        request(here.replace("/what", "/other"), 0, 1),
+        request(here + "/more", 0, 1),
+        request(here, 0, 1, 2),
+        request(here, 0, 1, flags=0b10),
+    ]
+    for item in bad:
+        room.ask(link, item)
+        found = answers(outlet.take())
+        assert {(status, text) for _, status, text in found} == {
+            (Status.FAILED, "the hub has no service for this topic")
+        }
+        assert len(found) == item.requests
+    room.ask(link, request(here, 0, 1, flags=FLAG_NAMED))
+    assert answers(outlet.take()) == [(0, Status.NO_RESPONDER, "no client owns this name")]
+    assert told.asked == []
