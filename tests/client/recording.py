@@ -1,32 +1,12 @@
-"""Hubs with a journal, in the test's own loop, and what reads their streams."""
+"""Who publishes to a journal, and who reads its stream."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from hub.settings.settings import JournalSettings, Settings
 from peers.client import Client, MessageStream
-from peers.transport.endpoints import Endpoint
 from tests.hubs.eventually import eventually
-from tests.hubs.hub import Hub
-
-
-class RecordingHub(Hub):
-    def __init__(self, path: Path, **journal: Any) -> None:
-        super().__init__(Settings(journal=JournalSettings(path=str(path), **({"commit_s": 0.001} | journal))))
-        assert self.journal is not None
-        self._stopped = False
-
-    async def start(self, url: str | Endpoint) -> None:
-        await self.listen(url if isinstance(url, Endpoint) else Endpoint.parse(url))
-
-    async def stop(self) -> None:
-        if not self._stopped:
-            self._stopped = True
-            await super().stop()
-
 
 _BURST = 10
 """Messages in one turn of the loop."""

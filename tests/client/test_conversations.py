@@ -14,19 +14,17 @@ from websockets.typing import Subprotocol
 from hub.errors import CloseCode, UsageError
 from hub.limits import Overflow
 from hub.messages.batch import Batch
-from hub.messages.frame import FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, encode_frame
+from hub.messages.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame
 from hub.messages.stretch import Run
-from peers.client.conversation import Event, Introduction, Refusal, Unreadable
-from peers.client.routes import LocalRoutes, Route
+from peers.client.conversation import Event, Introduction, Refusal
+from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch
 from peers.client.websocket import PATH, WebSocketConversation
 from peers.client.wire import WireConversation
 from peers.wire.control import Notice
 from peers.wire.events import Closing, SubscriptionChange
-from peers.wire.hello import ID_BYTES, Hello, QueueWish
+from peers.wire.hello import Hello, QueueWish
 from peers.wire.records import Commit, Fetch, Stage
-from peers.wire.scanner import NEED_DATA
-from peers.wire.session import Session
 from tests.client.test_routes import UNREADABLE, NamedSink
 
 WELCOME: dict[str, Any] = {
@@ -308,51 +306,11 @@ def test_text(pair: Pair) -> None:
     assert list(pair.client.receive(b"more")) == []
 
 
-WIRE_HUB = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), name="memory")
-
-
-class WirePair:
-    def __init__(self, introduction: Introduction | None = None) -> None:
-        self.routes = LocalRoutes(UNREADABLE)
-        self.client = WireConversation(introduction or Introduction(), self.routes, frame_limit_bytes=10_000)
-        self.hub: Session[Route] = Session("hub", LocalRoutes(UNREADABLE), 10_000)
-
-    def to_hub(self) -> list[object]:
-        self.hub.feed(self.client.take_outgoing())
-        return list(iter(self.hub.next_event, NEED_DATA))
-
-    def to_client(self, *frames: bytes) -> list[Event]:
-        for frame in frames:
-            self.hub.send(frame)
-        return list(self.client.receive(self.hub.take_outgoing()))
-
-    def greet(self) -> None:
-        self.client.open()
-        self.to_hub()
-        assert self.to_client(WIRE_HUB.encode()) == [WIRE_HUB]
-
-
-@pytest.fixture
-def wire() -> WirePair:
-    both = WirePair()
-    both.greet()
-    return both
-
-
 def test_not_a_hub() -> None:
     for answer, hint in ((b"HTTP/1.1 400 Bad Request\r\n", "try ws://"), (b"SSH-2.0-OpenSSH_9\r\n", "")):
-        pair = WirePair()
-        pair.client.open()
-        (closing,) = pair.client.receive(answer)
+        client = WireConversation(Introduction(), LocalRoutes(UNREADABLE), frame_limit_bytes=10_000)
+        client.open()
+        (closing,) = client.receive(answer)
         assert isinstance(closing, Closing)
         assert "does not speak the hub's protocol" in closing.text
         assert hint in closing.text
-
-
-def test_a_batch_that_contradicts_itself(wire: WirePair) -> None:
-    """A batch with a wrong count is passed over and told; the client does not complain to the hub."""
-    bad = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x09\x01", key=b"/a", flags=FLAG_BATCH)
-    assert wire.to_client(bad, bad) == [Unreadable(2)]
-    assert wire.client.take_outgoing() == b""
-    assert wire.to_client(bad) == [Unreadable(1)]
-    assert not wire.client.closed

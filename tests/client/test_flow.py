@@ -161,24 +161,18 @@ async def test_confirmations() -> None:
 
 
 class NoSource:
-    def __init__(self) -> None:
-        self.held: list[bool] = []
-
     async def open(self, sink: MessageStream, wants: Iterable[Any]) -> list[Any]:  # noqa: ARG002
         return []
 
-    def release(self, sink: MessageStream, claims: list[Any]) -> None:
-        pass
+    def release(self, sink: MessageStream, claims: list[Any]) -> None: ...
 
-    def hold(self, sink: MessageStream) -> None:  # noqa: ARG002
-        self.held.append(True)
+    def hold(self, sink: MessageStream) -> None: ...
 
-    def let_go(self, sink: MessageStream) -> None:  # noqa: ARG002
-        self.held.append(False)
+    def let_go(self, sink: MessageStream) -> None: ...
 
 
-async def opened(source: NoSource | None = None) -> MessageStream:
-    stream = MessageStream(source or NoSource(), ("/a",), lambda batch: decode_batch(batch)[0], 1000)
+async def opened() -> MessageStream:
+    stream = MessageStream(NoSource(), ("/a",), lambda batch: decode_batch(batch)[0], 1000)
     await stream.open()
     return stream
 
@@ -216,18 +210,3 @@ async def test_cancelled_waits() -> None:
     stream.put(batch(1, 2, 3))
     assert (await stream.receive()).value == 1
     assert values_of(stream.batch_nowait()) == [2, 3]
-
-
-async def test_what_it_holds() -> None:
-    source = NoSource()
-    stream = await opened(source)
-    one, other = batch(bytes(200_000)), batch(bytes(100_000))
-    for each in (one, other, one):
-        stream.put(each)
-    assert source.held == [True]
-    assert stream.buffered_bytes == 2 * one.size_bytes + other.size_bytes
-    assert len(stream.batch_nowait()) == 2, "about 256 KiB at once"
-    assert (stream.buffered_bytes, source.held) == (one.size_bytes, [True])
-    stream.close_nowait()
-    stream.put(one)
-    assert (stream.buffered_bytes, source.held, stream.ended) == (0, [True, False], True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,14 +20,10 @@ from hub.errors import (
 )
 from hub.journal.block import pack
 from hub.messages.batch import Batch
-from peers.client import Client, connect
 from peers.client import conversation as numbering
 from peers.client import journal as journal_module
 from peers.client.journal import History, JournalAccess
 from peers.client.values import BadMessage
-from peers.daemon.daemon import Daemon
-from peers.daemon.sources import load
-from peers.transport.timing import Backoff
 from peers.wire.control import Notice
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.records import FETCH_BYTES, Commit, Fetch, Records, Stage
@@ -157,38 +151,6 @@ async def test_another_journal() -> None:
     bench.access.id = b"another journal!"
     with pytest.raises(RejectedError, match="the hub has another journal than before"):
         await anext(records)
-
-
-# With a hub.
-
-
-@pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[Daemon]:
-    loaded = load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": {"path": str(tmp_path / "journal")}}, {})
-    daemon = Daemon(loaded, "test hub")
-    await daemon.start()
-    yield daemon
-    await daemon.stop()
-
-
-@pytest.fixture
-async def client(hub: Daemon) -> AsyncIterator[Client]:
-    async with connect(hub.endpoints[0].location, backoff=Backoff(base_s=0.001, cap_s=0.01)) as client:
-        yield client
-
-
-async def test_reading_goes_on_after_a_lost_connection(hub: Daemon, client: Client) -> None:
-    for number in range(2000):
-        await client.publish("/a", [number, "x" * 500])
-    await client.publish_confirmed("/end", None)
-    found = []
-    async for record in client.read("/a", piece_bytes=100_000):
-        found.append(record.value[0])
-        if len(found) in {200, 900}:
-            for connection in list(hub.server.connections):
-                connection.abort()
-    assert found == list(range(2000))
-    assert client.statistics().connections >= 2
 
 
 OTHER = b"fedcba9876543210"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,51 +15,40 @@ import pytest
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError, UsageError
 from hub.journal.block import pack, select
 from hub.messages.frame import KIND_MESSAGES, encode_frame
+from hub.settings.settings import JournalSettings, Settings
 from peers.client import MessageStream, RecordedMessage, connect
 from peers.client.journal import decoded, recorded_batches
 from peers.client.values import decode_batch
 from peers.commands.commands import FETCHES_LIMIT
-from tests.client.recording import Publishing, Reading, RecordingHub
+from tests.client.recording import Publishing, Reading
 from tests.client.scripted import quick_backoff
 from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
 from tests.journal.files import crashed, lose_power, segments
 from tests.links.way import Way
 
-StartRecording = Callable[..., Awaitable[RecordingHub]]
-
-
-@pytest.fixture(params=["tcp", "ws"])
-def listen_url(request: pytest.FixtureRequest) -> str:
-    return f"{request.param}://127.0.0.1:0"
+StartRecording = Callable[..., Awaitable[Hub]]
 
 
 @pytest.fixture
-async def start_recording(tmp_path: Path, listen_url: str) -> AsyncIterator[StartRecording]:
-    uncaught: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
-    hubs: list[RecordingHub] = []
+def start_recording(start_hub: StartHub, tmp_path: Path, listen_url: str) -> StartRecording:
+    async def start(url: Any = listen_url, *, file: str = "journal", **journal: Any) -> Hub:
+        recording = JournalSettings(path=str(tmp_path / file), **({"commit_s": 0.001} | journal))
+        return await start_hub(url, settings=Settings(journal=recording))
 
-    async def start(url: Any = listen_url, *, file: str = "journal", **journal: Any) -> RecordingHub:
-        hub = RecordingHub(tmp_path / file, **journal)
-        await hub.start(url)
-        hubs.append(hub)
-        return hub
-
-    yield start
-    for hub in hubs:
-        await hub.stop()
-    assert not uncaught
+    return start
 
 
 @pytest.fixture
-async def hub(start_recording: StartRecording) -> RecordingHub:
+async def hub(start_recording: StartRecording) -> Hub:
     return await start_recording()
 
 
 # What comes.
 
 
-async def test_everything_once_while_somebody_publishes(hub: RecordingHub) -> None:
+async def test_everything_once_while_somebody_publishes(hub: Hub) -> None:
     source = random.Random(0)  # noqa: S311 -- to be repeated
 
     async def read(reader: Any, begin: int) -> None:
@@ -81,7 +70,7 @@ async def test_everything_once_while_somebody_publishes(hub: RecordingHub) -> No
             await asyncio.gather(*(read(reader, source.choice([0, 7, 400, 499])) for _ in range(8)))
 
 
-async def test_from_a_time(hub: RecordingHub) -> None:
+async def test_from_a_time(hub: Hub) -> None:
     async with connect(hub.url) as client:
         await Publishing(client).some(10)
         times = [record.time_us async for record in client.read()]
@@ -98,7 +87,7 @@ async def test_from_a_time(hub: RecordingHub) -> None:
 # Lost connections.
 
 
-async def test_connections_that_are_cut(hub: RecordingHub, listen_url: str) -> None:
+async def test_connections_that_are_cut(hub: Hub, listen_url: str) -> None:
     source = random.Random(0)  # noqa: S311 -- to be repeated
     way = await Way(hub.endpoint).start()
     url = f"{listen_url.partition(':')[0]}://127.0.0.1:{way.endpoint.port}"
@@ -131,7 +120,22 @@ async def test_connections_that_are_cut(hub: RecordingHub, listen_url: str) -> N
     assert cuts > 25
 
 
-async def _without_power(hub: RecordingHub, tmp_path: Path, written_bytes: int) -> None:
+async def test_reading_goes_on_after_a_lost_connection(hub: Hub) -> None:
+    async with connect(hub.url, backoff=quick_backoff()) as client:
+        for number in range(2000):
+            await client.publish("/a", [number, "x" * 500])
+        await client.publish_confirmed("/end", None)
+        found = []
+        async for record in client.read("/a", piece_bytes=100_000):
+            found.append(record.value[0])
+            if len(found) in {200, 900}:
+                for connection in list(hub.server.connections):
+                    connection.abort()
+        assert found == list(range(2000))
+        assert client.statistics().connections >= 2
+
+
+async def _without_power(hub: Hub, tmp_path: Path, written_bytes: int) -> None:
     lost = crashed(tmp_path / "journal", tmp_path / "lost")
     lose_power(lost, written_bytes)
     await hub.stop()
@@ -158,7 +162,7 @@ async def _some_that_are_lost(
     return written_bytes, early, (messages.position, messages.epoch)
 
 
-async def test_a_power_loss(start_recording: StartRecording, hub: RecordingHub, tmp_path: Path) -> None:
+async def test_a_power_loss(start_recording: StartRecording, hub: Hub, tmp_path: Path) -> None:
     """Whoever has read what is lost gets all that comes since, of the same offsets, and is told; others are not."""
     cuts: list[range] = []
     async with (
@@ -191,7 +195,7 @@ async def test_a_power_loss(start_recording: StartRecording, hub: RecordingHub, 
             assert plain.breaks == 0
 
 
-async def test_a_power_loss_and_retention(start_recording: StartRecording, hub: RecordingHub, tmp_path: Path) -> None:
+async def test_a_power_loss_and_retention(start_recording: StartRecording, hub: Hub, tmp_path: Path) -> None:
     keeping = {"keep_bytes": 64 * 1024, "compression": "none"}
     async with connect(hub.url, backoff=quick_backoff()) as reader, reader.subscribe("/n", from_offset=0) as messages:
         async with connect(hub.url) as client:
@@ -214,7 +218,7 @@ async def _numbered(messages: MessageStream, count: int) -> list[tuple[int, int]
     return [(message.offset, message.value) for message in found]  # type: ignore[attr-defined]
 
 
-async def test_a_hub_with_another_journal(start_recording: StartRecording, hub: RecordingHub) -> None:
+async def test_a_hub_with_another_journal(start_recording: StartRecording, hub: Hub) -> None:
     async with connect(hub.url) as client:
         await Publishing(client).some(5_000)
     async with (
@@ -245,7 +249,7 @@ async def _read_on(messages: MessageStream) -> None:
         pass
 
 
-async def test_bad_arguments(hub: RecordingHub) -> None:
+async def test_bad_arguments(hub: Hub) -> None:
     async with connect(hub.url) as client:
         now = datetime.now(UTC)
         for prefixes, options in (
@@ -270,17 +274,18 @@ async def test_bad_arguments(hub: RecordingHub) -> None:
 # Ends.
 
 
-async def test_many_that_are_closed_while_they_wait(hub: RecordingHub) -> None:
+async def test_many_that_are_closed_while_they_wait(hub: Hub) -> None:
     async with connect(hub.url) as client:
         await client.publish_confirmed("/n", 0)
         for _ in range(2 * FETCHES_LIMIT):
             async with client.subscribe("/n", from_offset=0) as messages:
                 assert (await anext(messages)).value == 0
                 await asyncio.sleep(0)  # now it waits
-        await eventually(lambda: hub.journal.statistics().fetches == 0)
+        assert hub.journal is not None
+        await eventually(lambda: hub.journal.statistics().fetches == 0)  # type: ignore[union-attr]
 
 
-async def test_closing(hub: RecordingHub) -> None:
+async def test_closing(hub: Hub) -> None:
     async with connect(hub.url, name="reader") as client:
         await Publishing(client).some(5_000)
         for buffer_bytes in (1, 1_000_000):
@@ -310,7 +315,7 @@ def test_offsets_have_gaps() -> None:
     assert [(one.offset, one.time_us) for one in found if isinstance(one, RecordedMessage)] == [(7, 100), (10, 100)]
 
 
-async def test_a_bug(hub: RecordingHub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     from hub.errors import InternalError
     from peers.client import journal
 

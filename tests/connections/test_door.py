@@ -29,7 +29,6 @@ from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import SECRET, KnownTokens
 from tests.hubs.mesh_peer import hub_hello
 from tests.hubs.raw_client import RawClient, publication
-from tests.hubs.settings import settings_of
 
 UNKNOWN = NotRecognisedError()
 
@@ -124,21 +123,6 @@ async def test_an_answer_that_waits(hub: Hub, known: KnownTokens) -> None:
     client.close()
     await hub.server.wait_released()
     assert hub.server.admission.newcomers == 0
-
-
-async def test_newcomers_that_wait_give_way(start_hub: StartHub) -> None:
-    hub = await start_hub(settings=settings_of(newcomers=4))
-    known = KnownTokens(hub)
-    quiet = await hub.client("/a", token=known.token("alice"))
-    known.answer_after(60.0)
-    for number in range(1, 41):
-        client = await hub.raw()
-        await client.send(hello(SECRET))
-        await eventually(lambda number=number: known.failures == number)  # type: ignore[misc]
-        assert hub.server.admission.newcomers <= 4
-    await hub.client("/a", token=known.token("bob"))
-    await quiet.publish("/a", 1)
-    assert await quiet.values(1) == [("/a", 1)]
 
 
 async def test_the_hub_stops_while_strangers_wait(hub: Hub, known: KnownTokens) -> None:

@@ -17,7 +17,7 @@ from peers.daemon.run import Draining
 from peers.wire.control import retry_after_s
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
-from tests.daemon.conftest import Connect, StartDaemon, StartProcess
+from tests.daemon.conftest import Connect, StartDaemon
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient, numbered
 from tests.hubs.raw_websocket import RawWebSocket, request
@@ -142,22 +142,3 @@ async def test_what_was_taken_is_confirmed(
     if stopping is not None:
         await stopping
     await drained.draining.cancel()
-
-
-async def test_as_a_process(start_process: StartProcess) -> None:
-    hub = await (await start_process("--listen", "tcp://127.0.0.1:0", "--drain-clients-per-s", "1000")).wait_up()
-    others = [await RawClient.connect(hub.endpoints[0]) for _ in range(3)]
-    for other in others:
-        await other.greet()
-    reasons: list[str] = []
-    client = await connect_client(hub.endpoints[0].location, on_disconnect=reasons.append, reconnect=False)
-    assert await client.request("$hub/drain", None) == {"clients": 4, "seconds": 0.0}
-    for other in others:
-        code, text = await other.end()
-        assert (code, text.partition(";")[0]) == (CloseCode.GOING_AWAY, "the hub stops")
-        other.close()
-    await eventually(lambda: bool(reasons))
-    code, log = await hub.wait_ended()
-    assert code == 0
-    assert "Traceback" not in log
-    assert '"draining"' in log

@@ -15,7 +15,7 @@ from hub.core import Core
 from hub.handlers.counters import Histogram
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from hub.limits import CoreLimits, Overflow, QueueLimits
+from hub.limits import CoreLimits, QueueLimits
 from hub.mesh.announcement import Announcement
 from hub.messages.batch import Batch
 from hub.scheduling.memory import Memory
@@ -40,17 +40,6 @@ class Connection:
         self.handler = handler
 
 
-class Sink:
-    def send(self, batches: Any) -> None:
-        """Take batches."""
-
-    def send_gap(self, messages: int) -> None:
-        """Take a gap."""
-
-    def close(self, *_: Any) -> None:
-        """Be closed."""
-
-
 class Source:
     def __init__(self) -> None:
         self.core = Core()
@@ -64,8 +53,7 @@ class Source:
         self.ticker = Ticker(self, self.turns.append)
 
     def join(self, role: Role = Role.CLIENT, prefix: str = "", name: str = "n") -> Connection:
-        limits = QueueLimits(messages=2, bytes=1 << 20, overflow=Overflow.DROP_OLDEST)
-        handler = Handler(Sink(), role=role, limits=limits, name=name)
+        handler = handler_of(role=role, messages=2, name=name)
         self.core.attach(handler)
         if prefix:
             self.core.subscribe(handler, [prefix])
