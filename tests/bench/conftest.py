@@ -1,7 +1,25 @@
-"""Benchmarks in the test's own process fork what makes their load."""
+"""Processes that make load for benchmarks in the test's own process are forked, which saves 0.4 s of imports each."""
 
 from __future__ import annotations
 
-from tests.forked.load import forked_load, load_server
+import multiprocessing
+from collections.abc import Iterator
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
 
-__all__ = ["forked_load", "load_server"]
+import pytest
+
+from peers.bench import processes
+
+
+@pytest.fixture(scope="session")
+def load_server() -> Iterator[ForkServerContext]:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["peers.bench.stage"])
+    yield context
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # it would end with this process
+
+
+@pytest.fixture(autouse=True)
+def forked_load(monkeypatch: pytest.MonkeyPatch, load_server: ForkServerContext) -> None:
+    monkeypatch.setattr(processes, "_spawning", load_server)

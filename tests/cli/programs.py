@@ -35,26 +35,7 @@ from tests.forked import servers
 from tests.forked.program import HUB, MODULE, AwaitedProgram, Program, run
 from tests.forked.servers import LAUNCHER, PROJECT
 
-__all__ = [
-    "HUB",
-    "PATIENCE_S",
-    "PROJECT",
-    "RunningHub",
-    "environment",
-    "environment_of_shell",
-    "hub",
-    "interpreted",
-    "on_terminal",
-    "plain",
-    "run_hub",
-    "run_in",
-    "run_shell",
-    "screen",
-    "start",
-    "started",
-    "wait_subscribed",
-]
-
+__all__ = ["HUB", "PROJECT"]
 PATIENCE_S = 60
 """How long a command may take; only a test that fails waits so long."""
 

@@ -19,10 +19,12 @@ RECORDS = b'{"_path":"dns","ts":100.0,"n":1}\n{"_path":"ssl","ts":100.02,"n":2}\
 
 
 async def received(
-    running_hub: RunningHub, prefix: str, count: int, publish: Callable[[], subprocess.CompletedProcess[bytes]]
+    running_hub: RunningHub, prefix: str, count: int, *arguments: str, url: str = "", stdin: bytes = b""
 ) -> tuple[subprocess.CompletedProcess[bytes], list[Message]]:
+    """Run `hub pub` while a client waits for so many messages."""
+    url = url or running_hub.tcp
     async with connect(running_hub.unix) as client, client.subscribe(prefix) as messages, asyncio.timeout(PATIENCE_S):
-        result = await asyncio.to_thread(publish)
+        result = await asyncio.to_thread(hub, "pub", *arguments, url=url, stdin=stdin)
         return result, [await anext(messages) for _ in range(count)]
 
 
@@ -40,9 +42,7 @@ async def received(
     ],
 )
 async def test_a_value_is_published(running_hub: RunningHub, arguments: list[str], value: Any) -> None:
-    result, messages = await received(
-        running_hub, "/pub/value", 1, lambda: hub("pub", "/pub/value", *arguments, url=running_hub.tcp)
-    )
+    result, messages = await received(running_hub, "/pub/value", 1, "/pub/value", *arguments)
     assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
     assert messages == [Message("/pub/value", value)]
 
@@ -50,20 +50,14 @@ async def test_a_value_is_published(running_hub: RunningHub, arguments: list[str
 async def test_a_file_is_published_as_bytes(running_hub: RunningHub, tmp_path: Path) -> None:
     file = tmp_path / "blob"
     file.write_bytes(bytes(range(256)))
-    _, messages = await received(
-        running_hub, "/pub/file", 1, lambda: hub("pub", "/pub/file", "--file", str(file), url=running_hub.tcp)
-    )
+    _, messages = await received(running_hub, "/pub/file", 1, "/pub/file", "--file", str(file))
     assert messages == [Message("/pub/file", bytes(range(256)))]
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
 async def test_lines_of_standard_input_are_messages(running_hub: RunningHub, arguments: list[str]) -> None:
-    result, messages = await received(
-        running_hub,
-        "/pub/lines",
-        4,
-        lambda: hub("pub", "/pub/lines", *arguments, url=running_hub.tcp, stdin=b'one\n2\n\n{"three":3}\r\nfour'),
-    )
+    lines = b'one\n2\n\n{"three":3}\r\nfour'
+    result, messages = await received(running_hub, "/pub/lines", 4, "/pub/lines", *arguments, stdin=lines)
     assert [message.value for message in messages] == ["one", 2, {"three": 3}, "four"]
     assert result.stdout.startswith(b"published 4 messages in ")
 
@@ -90,12 +84,8 @@ async def test_records_of_a_file_get_their_topics(
 ) -> None:
     file = tmp_path / "records"
     file.write_bytes(pack(RECORDS))
-    result, messages = await received(
-        running_hub,
-        "/pub/records/",
-        3,
-        lambda: hub("pub", "--ndjson", str(file), "--topic", "/pub/records/{_path}", *flags, url=running_hub.ws),
-    )
+    flags = ["--ndjson", str(file), "--topic", "/pub/records/{_path}", *flags]
+    result, messages = await received(running_hub, "/pub/records/", 3, *flags, url=running_hub.ws)
     assert [(message.topic, message.value["n"]) for message in messages] == [
         ("/pub/records/dns", 1),
         ("/pub/records/ssl", 2),
@@ -108,7 +98,7 @@ async def test_a_file_can_go_round(running_hub: RunningHub, tmp_path: Path) -> N
     file = tmp_path / "records"
     file.write_bytes(RECORDS)
     flags = ["--ndjson", str(file), "--topic", "/pub/loop", "--loop", "--limit", "7"]
-    result, messages = await received(running_hub, "/pub/loop", 7, lambda: hub("pub", *flags, url=running_hub.tcp))
+    result, messages = await received(running_hub, "/pub/loop", 7, *flags)
     assert [message.value["n"] for message in messages] == [1, 2, 3, 1, 2, 3, 1]
     assert result.stdout.startswith(b"published 7 messages in ")
 
@@ -116,16 +106,12 @@ async def test_a_file_can_go_round(running_hub: RunningHub, tmp_path: Path) -> N
 async def test_a_bad_line_stops_it_and_what_was_before_is_delivered(running_hub: RunningHub) -> None:
     flags = ["--ndjson", "-", "--topic", "/pub/bad/{n}"]
     lines = b'{"n":1}\n{"m":2}\nnonsense\n{"n":"\\u0001"}\n{"n":3}\n'
-    result, messages = await received(
-        running_hub, "/pub/bad/", 1, lambda: hub("pub", *flags, url=running_hub.tcp, stdin=lines)
-    )
+    result, messages = await received(running_hub, "/pub/bad/", 1, *flags, stdin=lines)
     assert result.returncode == 1
     assert result.stdout.startswith(b"published 1 message in ")
     assert result.stderr == b"hub: standard input: line 2: field 'n' is missing; --skip-bad passes such lines over\n"
     assert [message.value for message in messages] == [{"n": 1}]
-    result, messages = await received(
-        running_hub, "/pub/bad/", 2, lambda: hub("pub", *flags, "--skip-bad", url=running_hub.tcp, stdin=lines)
-    )
+    result, messages = await received(running_hub, "/pub/bad/", 2, *flags, "--skip-bad", stdin=lines)
     assert result.returncode == 0
     assert b"; 3 bad lines passed over, the first: standard input: line 2: field 'n' is missing\n" in result.stdout
     assert [message.value for message in messages] == [{"n": 1}, {"n": 3}]
@@ -167,9 +153,7 @@ def test_mistakes_are_one_line(running_hub: RunningHub, arguments: list[str], re
 
 
 async def test_what_begins_as_json_and_is_none_is_told(running_hub: RunningHub) -> None:
-    result, messages = await received(
-        running_hub, "/pub/broken", 1, lambda: hub("pub", "/pub/broken", '{"a":', url=running_hub.tcp)
-    )
+    result, messages = await received(running_hub, "/pub/broken", 1, "/pub/broken", '{"a":')
     assert result.returncode == 0
     assert result.stderr.startswith(b"hub pub: VALUE is published as text, because it is not valid JSON: ")
     assert [message.value for message in messages] == ['{"a":']

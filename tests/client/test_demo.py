@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from peers.client import Client, connect
+from tests.forked.servers import python_path
 from tests.hubs.ports import free_ports
-from tests.suite.imports import python_path
 
 pytestmark = pytest.mark.timeout(240)
 

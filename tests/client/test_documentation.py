@@ -18,9 +18,9 @@ from hub.settings.settings import JournalSettings, Settings, StoresSettings
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from tests.client.test_blocking import HubThread
+from tests.forked.servers import python_path
 from tests.hubs.hub import Hub
 from tests.hubs.ports import free_ports
-from tests.suite.imports import python_path
 
 ROOT = Path(__file__).parents[2]
 URL = "tcp://127.0.0.1:7400"

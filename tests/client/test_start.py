@@ -17,7 +17,7 @@ import pytest
 
 from peers.client import blocking
 from tests.cli.programs import PATIENCE_S, RunningHub, environment, hub, run_hub, start
-from tests.suite.imports import python_path
+from tests.forked.servers import python_path
 
 TEXT = (Path(__file__).parents[2] / "docs" / "start.md").read_text()
 TCP, WEBSOCKET = "tcp://127.0.0.1:7400", "127.0.0.1:7401"

@@ -12,7 +12,7 @@ from typing import Any
 
 from peers.transport.endpoints import Endpoint
 from tests.forked.program import HUB, AwaitedProgram
-from tests.suite.imports import python_path
+from tests.forked.servers import python_path
 
 ROOT = Path(__file__).parents[2]
 

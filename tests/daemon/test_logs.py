@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from hub.limits import Overflow
 from hub.settings.settings import LogSettings
 from peers.daemon.logs import OutputQueue, RateLimit, configure, report_suppressed
-from tests.suite.imports import python_path
+from tests.forked.servers import python_path
 
 HOSTILE = "\x1b[31m\r\n2026-01-01 00:00:00 [info     ] forged\x00\u202e\u2028\x9b\ud800"
 

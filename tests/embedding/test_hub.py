@@ -18,7 +18,7 @@ from hub.settings.keys import ConfigError
 from peers.client import Message, connect
 from peers.connections.listener import ListenError
 from peers.embedding import BlockingHub, Hub
-from tests.suite.imports import python_path
+from tests.forked.servers import python_path
 
 NAME = "org.example.Door"
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from hub.messages.batch import Batch
 from peers.client import ConnectionLostError, connect
 from tests.daemon.hub_process import ROOT, HubProcess
+from tests.forked.servers import python_path
 from tests.hubs.ports import free_ports
-from tests.suite.imports import python_path
 from tests.workers.conftest import workers_of
 
 NAME = "group"

@@ -10,22 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 
-__all__ = [
-    "LAUNCHER",
-    "PROJECT",
-    "Server",
-    "address_of_commands",
-    "ask_at",
-    "asked_by",
-    "bear_name",
-    "end",
-    "of_commands",
-    "server_pids",
-]
 PROJECT = Path(__file__).parents[2]
 
 # Stands for `python` where others start many, such as Spark: `tests/forked/launcher.py`.
 LAUNCHER = str(Path(__file__).parent / "python")
+
+
+def python_path() -> dict[str, str]:
+    """What a program that a test starts can import: this project, and nothing that the test itself does without."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))}
 
 
 class Server:

@@ -195,7 +195,7 @@ def messages_in(data: bytes) -> list[bytes]:
     return found
 
 
-def _websocket(name: str, opcode: int, subprotocol: str, path: str) -> Callable[[bytes], None]:
+def _websocket(opcode: int, subprotocol: str, path: str) -> Callable[[bytes], None]:
     greeting = upgrade(subprotocol, path=path)
 
     def run(data: bytes) -> None:
@@ -205,7 +205,6 @@ def _websocket(name: str, opcode: int, subprotocol: str, path: str) -> Callable[
         with fuzzed_hub() as hub:
             hub.run_after(lambda wire: wire.bring(greeting), "ws://127.0.0.1:1", stream)
 
-    run.__name__ = name
     return run
 
 
@@ -280,6 +279,12 @@ def _run_http(data: bytes) -> None:
         hub.run("ws://127.0.0.1:1", data)
 
 
+_HTTP_WORDS = [
+    *(b"\r\n", b"\r\n\r\n", b"Host: a\r\n", b"\xff", b"\0", b"GET http://a/", b"POST ", b"/v1/publish/", b"\n"),
+    *(b"Transfer-Encoding: chunked\r\n", b"Content-Length: 1\r\n", b"0\r\n\r\n", b"5\r\n", b"prefix=", b"%00", b"+"),
+]
+
+
 def _http_seeds() -> list[bytes]:
     return [
         request(),
@@ -348,44 +353,6 @@ def _broker_seeds() -> list[bytes]:
     return list(dict.fromkeys(seed[:4096] for seed in seeds))
 
 
-HUB_TARGETS = (
-    Target("frames", _run_frames, _frame_seeds, runs=300),
-    Target("records", _run_records, _record_seeds, [struct.pack(">I", 2**31), b"\xcf" + b"\xff" * 8, b"/a"], runs=100),
-    Target(
-        "json",
-        _websocket("json", 1, "hub.v1.json", "/v1/hub"),
-        _json_seeds,
-        [b'"', b"\\ud800", b"1e999", b"-0", b"[[[[", b"{", b"null", b"\xed\xa0\x80", b"18446744073709551616"],
-        runs=200,
-    ),
-    Target("msgpack", _websocket("msgpack", 2, "hub.v1.msgpack", "/v1/hub"), _msgpack_seeds, runs=200),
-    Target(
-        "zeek_json",
-        _websocket("zeek_json", 1, "", "/v1/messages/json"),
-        _zeek_seeds,
-        [b'"', b"\\ud800", b"NaN", b"1e999", b"[" * 64, b"\\u0000", b"9" * 400],
-        runs=300,
-    ),
-    Target(
-        "http",
-        _run_http,
-        _http_seeds,
-        [
-            *(b"\r\n", b"\r\n\r\n", b"Host: a\r\n", b"\xff", b"\0", b"GET http://a/", b"POST ", b"/v1/publish/", b"\n"),
-            *(
-                b"Transfer-Encoding: chunked\r\n",
-                b"Content-Length: 1\r\n",
-                b"0\r\n\r\n",
-                b"5\r\n",
-                b"prefix=",
-                b"%00",
-                b"+",
-            ),
-        ],
-    ),
-    Target("broker", _run_broker, _broker_seeds, runs=200),
-)
-
 _SENDS_AWAY = frozenset({"$hub/kick"})
 
 _QUESTIONS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -441,10 +408,6 @@ def _service_seeds() -> list[bytes]:
             found += [number + msgpack.packb(one) for one in (question, *odd)]
     return found
 
-
-SERVICES_TARGETS = (
-    Target("services", _run_service, _service_seeds, (b"\xcf" + b"\xff" * 8, b"\xcb\x7f\xf8" + bytes(6), b"\xc1")),
-)
 
 _HUB = Hello(protocol=1, role="hub", id=bytes(range(16)), name="hub", origins=True).encode()
 _LIMIT_BYTES = 64 * 1024
@@ -590,8 +553,33 @@ def _bridge_seeds() -> list[bytes]:
     return [in_messages([ack, error]), in_messages([ack, *zeek_messages()]), raw, refused]
 
 
-CLIENT_TARGETS = (
+TARGETS = (
+    Target("frames", _run_frames, _frame_seeds, runs=300),
+    Target("records", _run_records, _record_seeds, [struct.pack(">I", 2**31), b"\xcf" + b"\xff" * 8, b"/a"], runs=100),
+    Target(
+        "json",
+        _websocket(1, "hub.v1.json", "/v1/hub"),
+        _json_seeds,
+        [b'"', b"\\ud800", b"1e999", b"-0", b"[[[[", b"{", b"null", b"\xed\xa0\x80", b"18446744073709551616"],
+        runs=200,
+    ),
+    Target("msgpack", _websocket(2, "hub.v1.msgpack", "/v1/hub"), _msgpack_seeds, runs=200),
+    Target(
+        "zeek_json",
+        _websocket(1, "", "/v1/messages/json"),
+        _zeek_seeds,
+        [b'"', b"\\ud800", b"NaN", b"1e999", b"[" * 64, b"\\u0000", b"9" * 400],
+        runs=300,
+    ),
+    Target(
+        "http",
+        _run_http,
+        _http_seeds,
+        _HTTP_WORDS,
+    ),
+    Target("broker", _run_broker, _broker_seeds, runs=200),
     Target("client_wire", _run_wire, _wire_seeds),
     Target("client_websocket", _run_websocket, _websocket_seeds),
     Target("bridge", _run_bridge, _bridge_seeds, [b'"', b"\\ud800", b"NaN", b"1e999", b"[" * 64]),
+    Target("services", _run_service, _service_seeds, (b"\xcf" + b"\xff" * 8, b"\xcb\x7f\xf8" + bytes(6), b"\xc1")),
 )

@@ -178,13 +178,6 @@ def _column_seeds() -> list[bytes]:
     return [struct.pack("<4H", 16, 4, 16, 48) + ends + b"/a/b" + b"\x01\x02\xa1x"]
 
 
-JOURNAL_TARGETS = (
-    Target("blocks", _run_blocks, _block_seeds, [struct.pack("<i", -1), struct.pack("<q", 2**62), b"HJB1"]),
-    Target("excerpt", _run_excerpt, _excerpt_seeds, [struct.pack("<i", -1), struct.pack("<q", 2**62), b"HJX1"]),
-    Target("pack", _run_pack, lambda: [b"\0\x09\x80" + b"".join(frames for _, frames in _parts())]),
-    Target("columns", _run_columns, _column_seeds, [struct.pack("<i", -1), struct.pack("<i", 2**31 - 1)]),
-)
-
 _ENTRY_MAGIC = b"HJE1"
 _FIRST = 100  # the offset that the segment begins with that is put into a folder
 
@@ -292,13 +285,6 @@ def _footer_seeds() -> list[bytes]:
     head = read_head(entry)
     return [(400).to_bytes(2, "little") + bytes(payload_of(head, entry[head.payload_from :]))]
 
-
-SEGMENT_TARGETS = (
-    Target("entry", _run_entry, lambda: [block_entry(7, 3), mark_entry(9, 5, [Write("q", 1, 2, 3)])], [_ENTRY_MAGIC]),
-    Target("footer", _run_footer, _footer_seeds, [b"HJT1", b"\xc0", b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff"]),
-    Target("recovery", _run_recovery, lambda: [*_segments()], [_ENTRY_MAGIC, b"HJS1", mark_entry(105)]),
-    Target("journal_folder", _run_folder, lambda: [*_segments()], [_ENTRY_MAGIC, b"HJS1", mark_entry(105)], runs=200),
-)
 
 _JOURNAL = bytes(range(16))
 _RANGES = ((100, 64), (170, 32))  # first offset, and number of records, of the stripes of the file
@@ -422,7 +408,15 @@ def _manifest_seeds() -> list[bytes]:
     return [encode_manifest(_JOURNAL, entries), msgspec.json.encode(entries[:1]), msgspec.json.encode(entries)]
 
 
-TIER_TARGETS = (
+TARGETS = (
+    Target("blocks", _run_blocks, _block_seeds, [struct.pack("<i", -1), struct.pack("<q", 2**62), b"HJB1"]),
+    Target("excerpt", _run_excerpt, _excerpt_seeds, [struct.pack("<i", -1), struct.pack("<q", 2**62), b"HJX1"]),
+    Target("pack", _run_pack, lambda: [b"\0\x09\x80" + b"".join(frames for _, frames in _parts())]),
+    Target("columns", _run_columns, _column_seeds, [struct.pack("<i", -1), struct.pack("<i", 2**31 - 1)]),
+    Target("entry", _run_entry, lambda: [block_entry(7, 3), mark_entry(9, 5, [Write("q", 1, 2, 3)])], [_ENTRY_MAGIC]),
+    Target("footer", _run_footer, _footer_seeds, [b"HJT1", b"\xc0", b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff"]),
+    Target("recovery", _run_recovery, lambda: [*_segments()], [_ENTRY_MAGIC, b"HJS1", mark_entry(105)]),
+    Target("journal_folder", _run_folder, lambda: [*_segments()], [_ENTRY_MAGIC, b"HJS1", mark_entry(105)], runs=200),
     Target(
         "tier_manifest",
         _run_manifest,

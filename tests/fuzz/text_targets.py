@@ -170,18 +170,6 @@ _URLS = (
 
 _VARIABLES = (b"QUEUE_BYTES=64KiB", b"LISTEN=tcp://a:1,ws://b:2", b"LIMITS_DRAIN_S=1e3", b"NAME=x", b"LOG_LEVEL=debug")
 
-TEXT_TARGETS = (
-    Target("toml", _run_toml, lambda: [_TOML, *(b"listen = ['" + url + b"']" for url in _URLS)]),
-    Target("environment", _run_environment, lambda: _VARIABLES, [b"nan", b"inf", b"9" * 400, b"\xc2\xa0", b"e999"]),
-    Target("urls", _run_urls, lambda: _URLS, [b"%00", b"%ff", b"[", b"]", b"@", b"::", b"\xc4\xb1", b"\xe2\x80\xae"]),
-    Target("values", _run_values, _value_seeds),
-    Target(
-        "packed_values",
-        _run_msgpack,
-        lambda: [to_msgpack(body) for body in _value_seeds()],
-        [b"\xc1", b"\xdd\xff\xff\xff\xff", b"\xc7\x00\x05", b"\xd4\x01", b"\xcb\x7f\xf8\0\0\0\0\0\0"],
-    ),
-)
 
 _NOW_S = 1_800_000_000.0
 _CLAIMS = {"iss": "i", "aud": "hub", "sub": "alice", "exp": _NOW_S + 60, "roles": ["reader"]}
@@ -288,16 +276,6 @@ _TOKENS = b"\n".join(
     ]
 )
 
-USERS_TARGETS = (
-    Target("policy", _run_policy, lambda: [_POLICY], [b"{user}", b'"*"', b"'$hub'", b"[]", b"{}", b"deny", b"'/a/'"]),
-    Target("tokens", _run_tokens, lambda: [_TOKENS], [b'"user"', b'"ends"', b"null", b"\n", b"Z", b"9999999999"]),
-    Target("jwt_keys", _run_keys, _key_seeds, [b'"kid"', b'"d"', b'"alg"', b"HS256", b"none", b"null", b"AQAB"], 100),
-    Target("jwt", _run_jwt, lambda: [one.encode() for one in _right_tokens()], [b".", b"e30", b"=", b"bm9uZQ"]),
-    Target(
-        "jwt_claims", _run_claims, lambda: [json.dumps(_CLAIMS).encode()], [b"NaN", b"1e999", b"null", b"[", b'"sub"']
-    ),
-)
-
 
 class _NoClock:
     def time(self) -> float:
@@ -372,7 +350,24 @@ def _store_seeds() -> list[bytes]:
     ]
 
 
-STORES_TARGETS = (
+TARGETS = (
+    Target("toml", _run_toml, lambda: [_TOML, *(b"listen = ['" + url + b"']" for url in _URLS)]),
+    Target("environment", _run_environment, lambda: _VARIABLES, [b"nan", b"inf", b"9" * 400, b"\xc2\xa0", b"e999"]),
+    Target("urls", _run_urls, lambda: _URLS, [b"%00", b"%ff", b"[", b"]", b"@", b"::", b"\xc4\xb1", b"\xe2\x80\xae"]),
+    Target("values", _run_values, _value_seeds),
+    Target(
+        "packed_values",
+        _run_msgpack,
+        lambda: [to_msgpack(body) for body in _value_seeds()],
+        [b"\xc1", b"\xdd\xff\xff\xff\xff", b"\xc7\x00\x05", b"\xd4\x01", b"\xcb\x7f\xf8\0\0\0\0\0\0"],
+    ),
+    Target("policy", _run_policy, lambda: [_POLICY], [b"{user}", b'"*"', b"'$hub'", b"[]", b"{}", b"deny", b"'/a/'"]),
+    Target("tokens", _run_tokens, lambda: [_TOKENS], [b'"user"', b'"ends"', b"null", b"\n", b"Z", b"9999999999"]),
+    Target("jwt_keys", _run_keys, _key_seeds, [b'"kid"', b'"d"', b'"alg"', b"HS256", b"none", b"null", b"AQAB"], 100),
+    Target("jwt", _run_jwt, lambda: [one.encode() for one in _right_tokens()], [b".", b"e30", b"=", b"bm9uZQ"]),
+    Target(
+        "jwt_claims", _run_claims, lambda: [json.dumps(_CLAIMS).encode()], [b"NaN", b"1e999", b"null", b"[", b'"sub"']
+    ),
     Target(
         "store_requests",
         _run_requests,

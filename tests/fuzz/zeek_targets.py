@@ -90,11 +90,6 @@ def _publisher_seeds() -> list[bytes]:
     return [b"\x10" + stream for stream in (*streams, *both)]
 
 
-ZMTP_TARGETS = (
-    Target("zmtp_publisher", _run_publisher, _publisher_seeds, [b"\x01\x00", b"broker-json-v1", b"\xff" * 8]),
-)
-
-
 def _run_ends(data: bytes) -> None:
     hub = Hub(limits=ForwarderLimits(entities=50))
     one, two = hub.peer(1), hub.peer(2)
@@ -140,6 +135,7 @@ def _command_seeds() -> list[bytes]:
     return sorted(set(commands))
 
 
-STORE_TARGETS = (
+TARGETS = (
+    Target("zmtp_publisher", _run_publisher, _publisher_seeds, [b"\x01\x00", b"broker-json-v1", b"\xff" * 8]),
     Target("store_ends", _run_ends, _end_seeds, [struct.pack(">Q", 2**64 - 1), b"\0\x3a", b"\0\x41"], runs=300),
 )

@@ -30,9 +30,9 @@ sys.path.insert(0, str(PROJECT))
 
 import pyarrow.dataset  # noqa: E402 -- run as a script, it finds the project first
 
+from tests.forked.servers import python_path  # noqa: E402 -- the same
 from tests.spark.hubs import HubWithJournal  # noqa: E402 -- the same
 from tests.spark.share_classes import QUICK_CONF  # noqa: E402 -- the same
-from tests.suite.imports import python_path  # noqa: E402 -- the same
 
 OFFSETS_PER_TRIGGER = 10_000
 QUICK = [word for name, value in QUICK_CONF.items() for word in ("--conf", f"{name}={value}")]
