@@ -32,7 +32,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 install = echo "setup: $(2)"; $(PIP) $(1) >$(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-pure twins soak fuzz check lint types contracts format bench bench-compare packages image clean pictures
+.PHONY: help run test test-quick test-pure twins soak fuzz check lint types contracts format bench bench-compare packages image clean pictures audit
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -98,6 +98,10 @@ bench-compare: $(VENV)/.test ## the hub beside nats-server and ZeroMQ, in one ru
 
 packages: $(VENV)/.release ## build source distribution, wheels and npm package into dist/
 	$(BIN)/python -m release.packages
+
+audit: $(VENV)/.run ## look for known vulnerabilities of the pinned dependencies; needs a network
+	@$(BIN)/python -c 'import pip_audit' 2>/dev/null || { $(call install,'topichub[audit]',pip-audit); }
+	@$(BIN)/python -m release.audit
 
 pictures: $(VENV)/.test ## take the pictures of docs/console.md, of the demo in Chromium
 	@tests/console/install-chromium

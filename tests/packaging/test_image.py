@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from hub import __version__
+from release.audit import findings
 
 PROJECT = Path(__file__).parents[2]
 DOCKERFILE = (PROJECT / "Dockerfile").read_text()
@@ -42,6 +44,16 @@ def test_pins_fit_what_the_project_requires() -> None:
         for one in map(Requirement, required):
             if one.name != "topichub":
                 assert one.specifier.contains(pins[canonicalize_name(one.name)]), one
+
+
+def test_an_audit_reports_vulnerabilities_and_packages_that_were_not_checked() -> None:
+    vulnerability = {"id": "PYSEC-1", "fix_versions": ["2.1"]}
+    dependencies = [
+        {"name": "a", "version": "2", "vulns": [vulnerability]},
+        {"name": "b", "version": "1", "vulns": []},
+        {"name": "c", "skip_reason": "no answer"},
+    ]
+    assert findings(json.dumps({"dependencies": dependencies})) == (["a 2: PYSEC-1, fixed in 2.1"], ["c"], 3)
 
 
 def test_the_folder_is_small_runs_a_hub_and_has_no_pip(tmp_path: Path) -> None:
