@@ -125,39 +125,28 @@ def test_refuses_a_run_that_is_not_there(twin: ModuleType) -> None:
 
 HUB = Path(__file__).parents[2] / "hub"
 
-RUNS = {
-    "HEADER_BYTES": frame.HEADER_BYTES,
-    "BATCH_COUNT_BYTES": frame.BATCH_COUNT.size,
-    "BATCH_LIMIT_MESSAGES": frame.BATCH_LIMIT_MESSAGES,
-    "RUNS_LIMIT": runs.RUNS_LIMIT,
-    "FLAG_BATCH": frame.FLAG_BATCH,
-}
+SHARED = {name: getattr(frame, name) for name in ("HEADER_BYTES", "BATCH_LIMIT_MESSAGES", "FLAG_BATCH")}
+RUNS = SHARED | {"BATCH_COUNT_BYTES": frame.BATCH_COUNT.size, "RUNS_LIMIT": runs.RUNS_LIMIT}
 
-PACKING = {
-    "HEADER_BYTES": layout.BLOCK_HEADER.size,
-    "CHECKED_FROM": layout.CHECKED_FROM,
-    "SPARSE": layout.SPARSE,
-    "ENCODINGS": layout.ENCODINGS,
-    "RECORDS_LIMIT": layout.RECORDS_LIMIT,
-    "TOPIC_LIMIT_BYTES": layout.TOPIC_LIMIT_BYTES,
-    "SECTION_LIMIT_BYTES": layout.SECTION_LIMIT_BYTES,
-    "OFFSET_LIMIT": layout.OFFSET_LIMIT,
-    "FRAME_HEADER_BYTES": frame.HEADER_BYTES,
-    "BATCH_COUNT_BYTES": frame.BATCH_COUNT.size,
-    "BATCH_LIMIT_MESSAGES": frame.BATCH_LIMIT_MESSAGES,
-    "KIND_MESSAGES": frame.KIND_MESSAGES,
-    "FLAG_BATCH": frame.FLAG_BATCH,
-    "FLAG_TAGGED": frame.FLAG_TAGGED,
-    "TOPIC_LENGTH_BYTES": frame._TOPIC_LENGTH.size,
-    "KEY_BYTES_IMPOSSIBLE": 1 << 8 * frame._TOPIC_LENGTH.size,  # more than a length can say
-    "BLOCK_RECORDS": packing.BLOCK_RECORDS,
-    "BLOCK_BYTES": packing.BLOCK_BYTES,
-    "BLOCK_BYTES_LIMIT": packing.BLOCK_BYTES_LIMIT,
-    "FRAME_MESSAGES": packing.FRAME_MESSAGES,
-    "FRAME_BYTES": packing.FRAME_BYTES,
-    "FRAMES_BYTES": packing.FRAMES_BYTES,
-    "KNOWN_TOPICS": 256,  # a size of the twin's alone: it asks no dictionary for those
-}
+LAYOUT = (
+    *("CHECKED_FROM", "SPARSE", "ENCODINGS", "RECORDS_LIMIT", "TOPIC_LIMIT_BYTES", "SECTION_LIMIT_BYTES"),
+    "OFFSET_LIMIT",
+)
+LIMITS = ("BLOCK_RECORDS", "BLOCK_BYTES", "BLOCK_BYTES_LIMIT", "FRAME_MESSAGES", "FRAME_BYTES", "FRAMES_BYTES")
+PACKING = (
+    SHARED
+    | {name: getattr(layout, name) for name in LAYOUT}
+    | {name: getattr(packing, name) for name in LIMITS}
+    | {name: getattr(frame, name) for name in ("KIND_MESSAGES", "FLAG_TAGGED")}
+    | {
+        "HEADER_BYTES": layout.BLOCK_HEADER.size,
+        "FRAME_HEADER_BYTES": frame.HEADER_BYTES,
+        "BATCH_COUNT_BYTES": frame.BATCH_COUNT.size,
+        "TOPIC_LENGTH_BYTES": frame._TOPIC_LENGTH.size,
+        "KEY_BYTES_IMPOSSIBLE": 1 << 8 * frame._TOPIC_LENGTH.size,  # more than a length can say
+        "KNOWN_TOPICS": 256,  # a size of the twin's alone: it asks no dictionary for those
+    }
+)
 
 
 def constants_of(source: str) -> dict[str, int]:

@@ -50,21 +50,16 @@ async def test_text_is_taken_in_place_of_bin(client: Client, storing: Hub) -> No
 
     first = await client.request(WRITE, ["put", text("k"), text(1)])
     assert await client.request(WRITE, ["increment", text("k"), text(2)]) == [first + 1, pack(3)]
-    assert await client.request_many(WRITE, [["put", text(n), text("x")] for n in range(3)]) == [
-        first + 2,
-        first + 3,
-        first + 4,
-    ]
+    puts = [["put", text(n), text("x")] for n in range(3)]
+    assert await client.request_many(WRITE, puts) == [first + 2, first + 3, first + 4]
     mixed = await client.request_many(
         WRITE, [["put", text(7), text(1)], ["put", pack(8), pack(1)], ["put", "=", text(1)]], return_exceptions=True
     )
     assert mixed[:2] == [first + 5, first + 6]
     assert "text that is its base64" in str(mixed[2])
-    assert await client.request_many(READ, [["exists", text(7)], ["exists", text(9)], ["state"]]) == [
-        True,
-        False,
-        [first - 1, first + 6, 6, master_of(storing).store.size_bytes],
-    ]
+    state = [first - 1, first + 6, 6, master_of(storing).store.size_bytes]
+    reads = [["exists", text(7)], ["exists", text(9)], ["state"]]
+    assert await client.request_many(READ, reads) == [True, False, state]
     assert (await client.request(READ, ["get", text("k")]))[0] == pack(3)
     await client.request(WRITE, ["put", text("v"), text(("a",))])
     assert await client.request(READ, ["index", text("v"), text(0)]) == pack("a")
@@ -95,22 +90,19 @@ async def test_what_cannot_be_done_is_refused_with_a_reason(client: Client, topi
 
 
 async def test_a_frame_of_commands_is_one_batch(client: Client, storing: Hub) -> None:
-    """Each has its own answer; those that are refused do not keep the others from being carried out."""
+    """Each has its own answer, and messages have none; what is refused does not keep the others from being done."""
+    master = master_of(storing)
     wishes = [["put", pack(n), pack("x")] if n % 3 else ["pop", pack(n)] for n in range(10)]
     answers = await client.request_many(WRITE, wishes, return_exceptions=True)
     assert [isinstance(answer, HubError) for answer in answers] == [n % 3 == 0 for n in range(10)]
-    assert len(master_of(storing).store) == 6
-    assert master_of(storing).statistics().commands_total == 10
-
-
-async def test_messages_are_commands_without_an_answer(client: Client, storing: Hub) -> None:
-    master = master_of(storing)
-    for number in range(3):
-        client.publish_nowait(WRITE, ["put", pack(number), pack(1)])
-    client.publish_nowait(WRITE, "nonsense")
+    assert len(master.store) == 6
+    assert master.statistics().commands_total == 10
+    refused = master.statistics().store.refused_total
     client.publish_nowait("$store/s/written", ["put", pack(9), pack(1)])
-    await eventually(lambda: master.statistics().store.refused_total == 1)
-    assert len(master.store) == 3
+    for wish in (["put", pack(0), pack(1)], "nonsense"):
+        client.publish_nowait(WRITE, wish)
+    await eventually(lambda: master.statistics().store.refused_total == refused + 1)
+    assert len(master.store) == 7
 
 
 async def test_entries_expire(client: Client, storing: Hub) -> None:
