@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from peers.client import Client, connect
+from tests.client.scripted import ScriptedHub
 from tests.console.conftest import node_start, nodes
 from tests.forked.readers import forked_readers
 from tests.hubs.fixtures import StartHub, default_url, start_hub, uncaught
@@ -45,3 +46,9 @@ async def server(hub: Hub) -> AsyncIterator[Client]:
     """Another client, which serves."""
     async with connect(hub.url) as server:
         yield server
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[ScriptedHub]:
+    async with ScriptedHub() as hub:
+        yield hub

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -26,10 +25,9 @@ FAR, FARTHER = b"f" * 16, b"g" * 16
 
 
 @pytest.fixture
-async def scripted() -> AsyncIterator[ScriptedHub]:
-    async with ScriptedHub() as hub:
-        hub.hello = msgspec.structs.replace(hub.hello, id=b"h" * 16, origins=True)
-        yield hub
+def scripted(scripted: ScriptedHub) -> ScriptedHub:
+    scripted.hello = msgspec.structs.replace(scripted.hello, id=b"h" * 16, origins=True)
+    return scripted
 
 
 async def confirm(hub: ScriptedHub, kind: Kind = Kind.SUBSCRIBE) -> None:

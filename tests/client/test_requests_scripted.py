@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -27,12 +26,6 @@ from tests.client.scripted import ScriptedHub, quick_backoff
 from tests.hubs.eventually import eventually
 
 pack = msgspec.msgpack.encode
-
-
-@pytest.fixture
-async def scripted() -> AsyncIterator[ScriptedHub]:
-    async with ScriptedHub() as hub:
-        yield hub
 
 
 async def asked(hub: ScriptedHub) -> Request:

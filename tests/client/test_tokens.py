@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,6 @@ from tests.hubs.known_tokens import KnownTokens
 SECRET = "hub_c2VjcmV0"
 
 UNKNOWN = encode_close(CloseCode.NOT_RECOGNISED, "not recognised")
-
-
-@pytest.fixture
-async def scripted() -> AsyncIterator[ScriptedHub]:
-    async with ScriptedHub() as hub:
-        yield hub
 
 
 class Tokens:

@@ -280,6 +280,12 @@ async def test_each_does_what_it_asks_for_in_its_order(crowd: Crowd) -> None:
     assert delivered == [1] * CROWD
 
 
+async def test_messages_of_many_topics_do_not_hold_up_the_others(crowd: Crowd) -> None:
+    frames = [encode_frame(Kind.MESSAGES, b"", key=b"/%d" % number) for number in range(8_000)]
+    crowd.client().data_received(b"".join(frames))
+    assert crowd.most_in_a_turn(lambda: crowd.core.routes.misses, len(frames)) <= 2 * TURN_EVENTS
+
+
 async def test_all_that_say_hello_have_one_share_together(crowd: Crowd) -> None:
     clients = [crowd.connect() for _ in range(CROWD)]
     for client in clients:

@@ -36,14 +36,6 @@ class Terminal(io.StringIO):
         return True
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture(autouse=True)
 def _global_state() -> Iterator[None]:
     names = ("", "hub", "peers")
@@ -291,15 +283,15 @@ def test_no_line_is_lost_uncounted(steps: list[tuple[str, float]]) -> None:
 
 
 def test_storm_in_the_log() -> None:
-    stream, clock = io.StringIO(), Clock()
-    limit = configure(LogSettings(format="json"), stream, RateLimit(1, 2), clock)
+    stream, now_s = io.StringIO(), 0.0
+    limit = configure(LogSettings(format="json"), stream, RateLimit(1, 2), lambda: now_s)
     for number in range(5):
         logger().info("storm", number=number)
-    clock.now_s = 1.0
+    now_s = 1.0
     logger().info("storm", number=5)
     logger().info("storm", number=6)
-    report_suppressed(limit, clock.now_s)
-    report_suppressed(limit, clock.now_s)
+    report_suppressed(limit, now_s)
+    report_suppressed(limit, now_s)
     lines = json_lines(stream)
     assert [line.get("number") for line in lines] == [0, 1, 5, None]
     assert [line.get("suppressed") for line in lines] == [None, None, 3, None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as dt
 import os
 import shutil
 from pathlib import Path
@@ -12,10 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtensionOID, NameOID
+from cryptography.x509.oid import NameOID
 
 import peers.client.blocking
 from hub.errors import CloseCode, ConnectionLostError, RejectedError
@@ -424,38 +420,6 @@ umlaut = ["member"]
 """
 
 
-class Issuer:
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._number = folder, 0
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "careless")])
-        self.ca = str(folder / "careless.pem")
-        built = self._build(self._name, self._key).add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        Path(self.ca).write_bytes(built.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
-
-    def _build(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        now = dt.datetime.now(dt.UTC)
-        day = dt.timedelta(days=1)
-        builder = x509.CertificateBuilder(subject_name=subject, issuer_name=self._name, public_key=key.public_key())
-        builder = builder.serial_number(x509.random_serial_number())
-        return builder.not_valid_before(now - day).not_valid_after(now + day)
-
-    def issue(self, subject: list[tuple[x509.ObjectIdentifier, str]], names: bytes = b"") -> Files:
-        key = ec.generate_private_key(ec.SECP256R1())
-        attributes = [x509.NameAttribute(oid, value, _validate=False) for oid, value in subject]
-        builder = self._build(x509.Name(attributes), key)
-        if names:
-            builder = builder.add_extension(
-                x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, names), critical=False
-            )
-        self._number += 1
-        stem = self._folder / f"odd{self._number}"
-        files = Files(f"{stem}.pem", f"{stem}.key")
-        Path(files.certificate).write_bytes(builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
-        Path(files.key).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        return files
-
-
 def alternative(tag: int, *names: bytes) -> bytes:
     entries = b"".join(bytes([tag]) + length(name) + name for name in names)
     return b"\x30" + length(entries) + entries
@@ -504,23 +468,19 @@ class AtOnce(Failures):
         return 0.0
 
 
-@pytest.fixture(scope="module")
-def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    return Issuer(tmp_path_factory.mktemp("issuer"))
-
-
 @pytest.fixture
-async def careful(start_daemon: StartDaemon, issuer: Issuer, authority: Authority, tmp_path: Path) -> Daemon:
+async def careful(start_daemon: StartDaemon, stranger: Authority, authority: Authority, tmp_path: Path) -> Daemon:
     return await start_certified(
-        start_daemon, authority.issue("localhost", "127.0.0.1"), issuer.ca, tmp_path, ODD_POLICY
+        start_daemon, authority.issue("localhost", "127.0.0.1"), stranger.ca, tmp_path, ODD_POLICY
     )
 
 
 @pytest.mark.filterwarnings("ignore:Attribute's length")  # of whoever makes such certificates
-async def test_whose_it_is(careful: Daemon, issuer: Issuer, authority: Authority) -> None:
+async def test_whose_it_is(careful: Daemon, stranger: Authority, authority: Authority) -> None:
     """Exactly the user's whose name it has, or nobody's; all of these are told the same, and logged in one line."""
     ca, url = authority.ca, careful.endpoints[0].location
     logged: list[str] = []
+    issued: list[Files] = []
     careful.server.access.on_refused = lambda _, reason, text: logged.append(f"{reason.value}: {text}")
     careful.server.access.failures = AtOnce()
     users: dict[str, str] = {}
@@ -536,7 +496,10 @@ async def test_whose_it_is(careful: Daemon, issuer: Issuer, authority: Authority
             users[name] = ""
             told.add((error.code, error.text))
 
-    await asyncio.gather(*(show(name, issuer.issue(odd.subject, odd.names)) for name, odd in CASES.items()))
+    for number, odd in enumerate(CASES.values()):
+        attributes = [x509.NameAttribute(oid, value, _validate=False) for oid, value in odd.subject]
+        issued.append(stranger.issue_odd(f"odd{number}", x509.Name(attributes), odd.names))
+    await asyncio.gather(*map(show, CASES, issued))
     assert users == {name: odd.user for name, odd in CASES.items()}
     assert [(code, text.partition(": ")[2]) for code, text in told] == [
         (CloseCode.NOT_RECOGNISED, "not recognised: show a certificate or a token that this hub knows")

@@ -15,7 +15,6 @@ from websockets.server import ServerProtocol
 
 from peers.client import connect
 from peers.daemon.daemon import Daemon
-from peers.transport.tls import TlsError
 from peers.values import Count
 from peers.values.event import Event
 from tests.daemon.conftest import StartDaemon, StartProcess
@@ -82,14 +81,6 @@ async def test_a_websocket_server_closes_first(start_daemon: StartDaemon) -> Non
             zeek.recv(1)
         await say()
     await stopping
-
-
-async def test_tls_that_cannot_be_set_up(start_daemon: StartDaemon, tmp_path: Path) -> None:
-    with pytest.raises(TlsError, match=r"zeek\.key is missing"):
-        await start_daemon("zeek://127.0.0.1:0", zeek={"certificate": str(tmp_path / "none.pem")})
-    names = ("certificate", "key", "ca")
-    with pytest.raises(TlsError, match=r"there is no file .*none\.pem"):
-        await start_daemon("zeek://127.0.0.1:0", zeek={name: str(tmp_path / "none.pem") for name in names})
 
 
 COMMANDS = re.findall(r"^hub run .*$", (ROOT / "docs" / "how-to" / "zeekctl.md").read_text(), re.MULTILINE)

@@ -18,13 +18,13 @@ from peers.wire.control import (
     encode_notice,
     encode_origin,
 )
-from peers.wire.hello import Hello, QueueWish
+from peers.wire.hello import MESH_VERSION, PROTOCOL, Hello, QueueWish
 from peers.wire.kinds import Kind
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.mesh_peer import LINK_ID, PEER_ID, MeshPeer, hub_hello
-from tests.hubs.raw_client import RawClient, numbered
+from tests.hubs.raw_client import RawClient, numbered, publication
 from tests.hubs.settings import settings_of
 from tests.links.meshes import know_each_other
 from tests.links.way import Way
@@ -358,3 +358,14 @@ async def test_a_client_is_no_peer(north: Hub, south: Hub) -> None:
     await eventually(lambda: dialler.last_reason != "")
     server.close()
     assert dialler.last_reason == "a peer must be a hub, the other side is a client (1002)"
+
+
+async def test_a_link_to_a_later_version(start_hub: StartHub) -> None:
+    hub = await start_hub()
+    later = await hub.peer("/to-later", protocol=PROTOCOL + 1, mesh=MESH_VERSION + 1)
+    await later.ping()
+    reader, publisher = await hub.client("/from-later"), await hub.client()
+    await publisher.send(publication("/to-later", 1))
+    assert (await later.frame()).kind == Kind.MESSAGES
+    await later.send(publication("/from-later", 2))
+    assert (await reader.frame()).kind == Kind.MESSAGES

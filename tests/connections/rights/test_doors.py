@@ -38,12 +38,8 @@ NOT_GRANTED = len(BRINGABLE) - len(ALLOWED)
 Entrance = Callable[[Guarded, str], Awaitable[None]]
 
 
-async def raw(guarded: Guarded, user: str) -> RawClient:
-    return await guarded.hub.client(endpoint=guarded.tcp, name=user)
-
-
 async def at_once(guarded: Guarded, user: str) -> None:
-    client = await raw(guarded, user)
+    client = await guarded.hub.client(endpoint=guarded.tcp, name=user)
     await client.send(b"".join(publication(topic, topic) for topic in BRINGABLE))
     told = [decode_notice(frame.body) for frame in await client.ping() if frame.kind == Kind.NOTICE]
     assert {notice.code for notice in told} == {CloseCode.NOT_ALLOWED}

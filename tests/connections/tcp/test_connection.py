@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -28,7 +27,7 @@ from hub.messages.frame import (
 from hub.quotas import Resource, Usage, Whole
 from hub.scheduling.memory import Memory
 from hub.settings.settings import JournalSettings, Limits
-from peers.connections.connection import TURN_EVENTS, Connection
+from peers.connections.connection import Connection
 from peers.connections.limits import LINGER_S, Holding, Progress
 from peers.connections.tcp import Origins, as_they_came
 from peers.journal.journal import Journal
@@ -236,7 +235,7 @@ class Bad(NamedTuple):
     greeted: bool = True
 
 
-ERROR, BIG, DATA = CloseCode.PROTOCOL_ERROR, CloseCode.TOO_BIG, CloseCode.BAD_DATA
+ERROR, BIG = CloseCode.PROTOCOL_ERROR, CloseCode.TOO_BIG
 FATAL = {
     "garbage": Bad(b"\xff" * 100, BIG, "routing key of 65535 bytes, limit 6144", greeted=False),
     "an unknown kind": Bad(encode_frame(99, b""), ERROR, "unknown kind 99"),
@@ -261,34 +260,23 @@ async def others(hub: Hub) -> Others:
     return Others(await hub.client(name="publisher"), await hub.client("/", name="subscriber"))
 
 
-async def test_what_ends_the_connection(hub: Hub, others: Others) -> None:
-    for name, bad in FATAL.items():
-        client = await hub.raw()
-        if bad.greeted:
-            await client.greet(name="bad")
-        await client.send(bad.stream)
-        code, text = await client.end()
-        assert (code, bad.text in text) == (bad.code, True), f"{name}: {text}"
-        assert [handler.name for handler in hub.server.core.handlers.values()] == ["publisher", "subscriber"]
-        await others.are_unaffected()
-        client.close()
-    await eventually(lambda: len(hub.server.connections) == 2)
-
-
-@pytest.mark.parametrize("name", ["garbage", "an unknown kind"])
-async def test_the_reason_arrives_while_the_client_sends_on(hub: Hub, others: Others, name: str) -> None:
+@pytest.mark.parametrize("name", FATAL)
+async def test_what_ends_the_connection(hub: Hub, others: Others, name: str) -> None:
+    """And the reason arrives while the client sends on."""
     bad = FATAL[name]
     client = await hub.raw()
     if bad.greeted:
-        await client.greet()
+        await client.greet(name="bad")
     await client.send(bad.stream)
     for _ in range(50):
         await client.send(publication("/others", "late") * 1000)
     code, text = await client.end()
-    assert code == bad.code
-    assert bad.text in text
+    assert (code, bad.text in text) == (bad.code, True), text
     await client.send(publication("/others", "late") * 1000)
+    assert [handler.name for handler in hub.server.core.handlers.values()] == ["publisher", "subscriber"]
     await others.are_unaffected()
+    client.close()
+    await eventually(lambda: len(hub.server.connections) == 2)
 
 
 async def test_the_hub_reads_no_more_than_a_handshake(start_hub: StartHub) -> None:
@@ -457,20 +445,6 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
 
 
 # What a client makes the hub write.
-
-
-async def most_in_a_turn(done: Callable[[], int], total: int) -> int:
-    most = before = 0
-    while before < total:
-        await asyncio.sleep(0)
-        most, before = max(most, done() - before), done()
-    return most
-
-
-async def test_messages_of_many_topics_do_not_hold_up_the_others(hub: Hub) -> None:
-    client = await hub.client()
-    await client.send(b"".join(encode_frame(Kind.MESSAGES, b"", key=b"/%d" % number) for number in range(8_000)))
-    assert await most_in_a_turn(lambda: hub.server.core.routes.misses, 8_000) <= 2 * TURN_EVENTS
 
 
 def test_the_user_pays_from_when_he_is_known() -> None:
