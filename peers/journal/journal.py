@@ -286,7 +286,7 @@ class Journal:
         if not self._cuts_total:
             self._log.warning(
                 "a reader was ahead of the journal, whose end is lost: it continues at its end; "
-                "hub_journal_cut_total counts others",
+                "hub_journal_positions_moved_back_total counts others",
                 position=position,
                 end=end,
             )

@@ -95,7 +95,7 @@ WORKERS: tuple[Row[WorkerCounts], ...] = (
     Row("hub_workers_limit", GAUGE, "Configured number of workers.", lambda s: s.limit),
     Row("hub_workers_started", COUNTER, "Worker processes started.", lambda s: s.started_total),
     Row("hub_workers_ended", COUNTER, "Worker processes ended, except because the hub stops.", lambda s: s.ended_total),
-    Row("hub_workers_silent", COUNTER, "Answers of workers that did not arrive in time.", lambda s: s.silent_total),
+    Row("hub_workers_timeouts", COUNTER, "Answers of workers that did not arrive in time.", lambda s: s.silent_total),
 )
 
 

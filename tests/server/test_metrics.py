@@ -123,7 +123,9 @@ async def test_connections(server: Server) -> None:
         families, hub_connections_accepted_total=2, hub_connections_refused_total=1, hub_connections_unauthenticated=1
     )
     holds(families, hub_connections_unauthenticated_limit=1024)
-    assert value(families, "hub_connections_evicted_total") == value(families, "hub_connections_shed_total") == 0
+    assert (
+        value(families, "hub_connections_evicted_total") == value(families, "hub_connections_no_descriptor_total") == 0
+    )
     server.ready = True
     assert value(scrape(server), "hub_ready") == 1
     server.draining = True
@@ -171,7 +173,7 @@ async def test_messages_lost_with_links(server: Server) -> None:
     families = scrape(server)
     assert value(families, "hub_links_lost_messages_total", known="exactly") == 3 + 3
     assert value(families, "hub_links_lost_messages_total", known="at_most") == 5
-    holds(families, hub_links_doubtful_messages=11, hub_links_missed_messages_total=2)
+    holds(families, hub_links_unconfirmed_messages=11, hub_links_missed_messages_total=2)
 
 
 async def test_links_by_the_hub_at_their_other_end(server: Server) -> None:
@@ -215,7 +217,7 @@ async def test_the_mesh(server: Server) -> None:
     mesh.unreached_messages += 6
     families = scrape(server)
     holds(families, hub_mesh_hubs=2, hub_mesh_hubs_limit=4096, hub_mesh_links=2, hub_mesh_prefixes=2)
-    holds(families, hub_mesh_prefixes_left_out_total=0, hub_mesh_epoch=mesh.origin.epoch)
+    holds(families, hub_mesh_prefixes_not_stored_total=0, hub_mesh_epoch=mesh.origin.epoch)
     assert mesh.origin.epoch > 1
     assert value(families, "hub_mesh_announcements_total", outcome="taken") == 1
     assert value(families, "hub_mesh_announcements_total", outcome="refused") == 1
@@ -225,13 +227,13 @@ async def test_the_mesh(server: Server) -> None:
 
 async def test_users(server: Server) -> None:
     families = scrape(server)
-    assert value(families, "hub_users_open") == 1
+    assert value(families, "hub_access_open") == 1
     server.access.recognise(Proof("192.0.2.7:5"))
     server.access.adopt(Users(read_policy({}, "policy")))
     with pytest.raises(NotRecognisedError):
         server.access.recognise(Proof("192.0.2.7:5"))
     families = scrape(server)
-    assert value(families, "hub_users_open") == 0
+    assert value(families, "hub_access_open") == 0
     assert value(families, "hub_users_recognised_total", how="anonymous") == 1
     assert value(families, "hub_users_recognised_total", how="token") == 0
     assert value(families, "hub_users_refused_total", reason="nothing") == 1

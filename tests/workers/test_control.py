@@ -164,7 +164,7 @@ async def test_who_is_silent_is_left_out(server: Server, join: Join, monkeypatch
     assert whole.silent_total == 1
     one.close()
     await one.lost
-    assert b"hub_workers_silent_total 2.0" in await awaited(all_of_metrics(whole))
+    assert b"hub_workers_timeouts_total 2.0" in await awaited(all_of_metrics(whole))
 
 
 async def test_why_a_hub_is_not_ready(server: Server, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
