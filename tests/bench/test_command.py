@@ -63,16 +63,12 @@ def test_a_benchmark_with_all_outputs(tmp_path: Path) -> None:
         (["--mesages", "1"], "--mesages"),
         (["--messages", "many"], "many"),
         (["--transport", "udp"], "udp"),
-        (["--messages", "-1"], "hub: --messages: -1 given, expected a number from 1"),
         (["--html", "/no/such/folder/page.html"], "hub: /no/such/folder/page.html: no file can be written there"),
-        (["--json", "/"], "hub: /: no file can be written there"),
         (["scenario", "y", "--json", "/no/such/folder/y.json"], "hub: /no/such/folder/y.json: no file"),
-        (["--size", "3"], "hub: --size: 3 given, expected a number from 16"),
         (["--url", "http://localhost"], "hub: 'http://localhost'"),
         (["7"], "7"),
         (["scenario", "nothing"], "nothing"),
         (["scenario", "y", "--mode", "few"], "few"),
-        (["scenario", "y", "--url", "ws://localhost:1"], "hub: --url: one tcp:// or unix:// url expected"),
     ],
 )
 def test_what_is_wrong_is_said_at_once(arguments: list[str], said: str) -> None:

@@ -6,7 +6,6 @@ import html
 import json
 import math
 import os
-import pickle
 import re
 import time
 from typing import Any
@@ -48,17 +47,6 @@ def test_percentiles_agree_with_a_sorted_list(numbers: list[int], percent: float
     true = sorted(numbers)[rank - 1]
     found = filled(numbers).percentile(percent)
     assert true <= found <= min(true * (1 + 1 / 128), max(numbers))
-
-
-def told(histogram: Histogram) -> tuple[object, ...]:
-    return histogram.buckets(), histogram.total, histogram.sum, histogram.largest
-
-
-@given(st.lists(values), st.lists(values))
-def test_adding_is_recording_both_also_from_another_process(some: list[int], others: list[int]) -> None:
-    both = filled(some)
-    both.add(pickle.loads(pickle.dumps(filled(others))))  # noqa: S301 -- our own
-    assert told(both) == told(filled(some + others))
 
 
 def test_nothing_and_less_than_nothing() -> None:

@@ -47,26 +47,28 @@ def words(line: str) -> list[str]:
     return found[: next((index for index, word in enumerate(found) if word in ENDS), None)]
 
 
+def check_understood(line: str, words: list[str]) -> None:
+    try:
+        app.parse_args(words, print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        pytest.fail(f"{line}: {error}")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(PROJECT)) for page in PAGES])
 def test_every_example_is_understood(page: Path) -> None:
     for line in commands_of(page):
-        try:
-            app.parse_args(words(line), print_error=False, exit_on_error=False)
-        except CycloptsError as error:
-            pytest.fail(f"{line}: {error}")
+        check_understood(line, words(line))
 
 
 @pytest.mark.parametrize("block", RUNNING)
 def test_examples_that_end_by_themselves_run(running_hub: RunningHub, tmp_path: Path, block: str) -> None:
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n")
     records = [
-        {"_path": path, "ts": 1521911720.5 + number / 10, "id.orig_h": "10.0.0.7"}
+        json.dumps({"_path": path, "ts": 1521911720.5 + number / 10, "id.orig_h": "10.0.0.7"})
         for number in range(10)
         for path in ("dns", "ssl", "conn")
     ]
-    (tmp_path / "zeek.ndjson.gz").write_bytes(
-        gzip.compress("".join(f"{json.dumps(one)}\n" for one in records).encode())
-    )
+    (tmp_path / "zeek.ndjson.gz").write_bytes(gzip.compress("\n".join(records).encode()))
     run_shell(block, tmp_path, HUB_URL=running_hub.tcp)
 
 
@@ -88,10 +90,7 @@ def test_each_command_has_two_examples_that_it_understands(name: str, command: A
     for line in lines:
         words = shlex.split(line.partition(" > ")[0])
         assert words[1] == name
-        try:
-            app.parse_args(words[1:], print_error=False, exit_on_error=False)
-        except CycloptsError as error:
-            pytest.fail(f"{line}: {error}")
+        check_understood(line, words[1:])
 
 
 def test_run_shows_the_flags_of_the_first_day() -> None:
@@ -190,11 +189,7 @@ def test_every_action_is_described() -> None:
     assert "link = { bring, take }" in POLICY_PAGE
 
 
-JOURNAL_BLOCKS = re.findall(
-    r"^<!-- runs on a journal -->\n```sh\n(.*?)^```$",
-    (PROJECT / "docs" / "command-line.md").read_text(),
-    re.MULTILINE | re.DOTALL,
-)
+JOURNAL_BLOCKS = re.findall(r"^<!-- runs on a journal -->\n```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("block", JOURNAL_BLOCKS)
