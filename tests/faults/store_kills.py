@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -24,17 +24,10 @@ _EXPIRES_S = 0.2
 _ENTRIES_AT_ONCE = 200
 
 
-class Versions:
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
-
+class Versions(set[int]):
     def take(self, version: int) -> None:
-        assert version not in self._seen, f"version {version} was confirmed twice"
-        self._seen.add(version)
-
-    @property
-    def last(self) -> int:
-        return max(self._seen, default=0)
+        assert version not in self, f"version {version} was confirmed twice"
+        self.add(version)
 
 
 class Conditional:
@@ -210,15 +203,6 @@ def follow(state: dict[Any, Any], change: StoreChange) -> None:
         state[change.key] = change.value
 
 
-@asynccontextmanager
-async def _within(what: str) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(DONE_S):
-            yield
-    except TimeoutError as error:
-        raise TimeoutError(f"no {what} within {DONE_S:.0f} s") from error
-
-
 class _Copies:
     def __init__(self, watch: StoreWatch, replica: StoreReplica) -> None:
         self.watch = watch
@@ -264,7 +248,7 @@ class StoreKills:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._end_hub)
             await self._start()
-            other = await HubProcess.start([*self._flags(self._other_url), "--peer", self._url], {})
+            other = await self._hub_at(self._other_url, "--peer", self._url)
             stack.push_async_callback(other.kill)
             await other.wait_up()
             # One client for each writer: their losses of connections have nothing to do with each other.
@@ -289,7 +273,7 @@ class StoreKills:
                 each.result()
             assert killing in done
             self._stopped.set()
-            async with _within("the end of all writers"):
+            async with asyncio.timeout(DONE_S):
                 await asyncio.gather(*working)
             await self._quiet(copies)
         finally:
@@ -298,22 +282,26 @@ class StoreKills:
             await asyncio.gather(killing, *working, *following, return_exceptions=True)
 
     @staticmethod
-    def _flags(url: str) -> list[str]:
-        return ["--listen", url, "--log-level", "error"]  # nobody reads the log
+    async def _hub_at(url: str, *flags: str) -> HubProcess:
+        return await HubProcess.start(["--listen", url, "--log-level", "error", *flags], {})  # nobody reads the log
 
     async def _end_hub(self) -> None:
         await self._hub.kill()
 
-    async def _start(self) -> None:
+    async def _start(self, within_s: float | None = None) -> None:
+        """Start the hub that has the store, and wait until it is up, or only so long."""
         began_s = time.monotonic()
-        self._hub = await HubProcess.start([*self._flags(self._url), "--store", f"{_NAME}={self._file}"], {})
+        self._hub = await self._hub_at(self._url, "--store", f"{_NAME}={self._file}")
+        if within_s is not None:
+            await asyncio.sleep(within_s)
+            return
         await self._hub.wait_up()
         self._ups_s.append(time.monotonic() - began_s)
 
     async def _kill(self, kills: int) -> None:
         for self._kills in range(1, kills + 1):
             wanted = self._confirmed + self._random.randrange(1, self._most_confirmed)
-            async with _within(f"{wanted} confirmed changes, behind {self._confirmed}"):
+            async with asyncio.timeout(DONE_S):
                 while self._confirmed < wanted:  # noqa: ASYNC110 -- many raise it, each often
                     await asyncio.sleep(self._random.random() * _AGAIN_S)
             kind = self._random.random()
@@ -322,8 +310,7 @@ class StoreKills:
                 await asyncio.sleep(self._random.random() * _END_S)
             await self._hub.kill()
             if kind > 0.85:
-                self._hub = await HubProcess.start([*self._flags(self._url), "--store", f"{_NAME}={self._file}"], {})
-                await asyncio.sleep(self._random.random() * _START_S)
+                await self._start(self._random.random() * _START_S)
                 await self._hub.kill()
             await self._start()
 
@@ -356,7 +343,7 @@ class StoreKills:
     async def _copies(self, stack: AsyncExitStack, url: str) -> _Copies:
         client = await stack.enter_async_context(connect(url))
         store = client.store(_NAME)
-        async with _within(f"the store at {url}"):
+        async with asyncio.timeout(DONE_S):
             while True:
                 try:
                     await store.state()
@@ -368,7 +355,7 @@ class StoreKills:
         return _Copies(watch, await stack.enter_async_context(store.replica()))
 
     async def _quiet(self, copies: list[_Copies]) -> None:
-        async with _within("quiet"), connect(self._url) as client:
+        async with asyncio.timeout(DONE_S), connect(self._url) as client:
             store = client.store(_NAME)
             while any("/short/" in key for key in await store.keys("expiring/")):  # noqa: ASYNC110 -- it is asked
                 await asyncio.sleep(_AGAIN_S)
@@ -383,7 +370,7 @@ class StoreKills:
         for writer in self._writers:
             await writer.check(store)
         state = await store.state()
-        assert state.number >= self._versions.last
+        assert state.number >= max(self._versions, default=0)
         entries = {entry.key: entry.value async for entry in store.entries()}
         assert len(entries) == state.entries
         for each in copies:

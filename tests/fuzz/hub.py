@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import traceback
 from collections import deque
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
@@ -33,7 +34,6 @@ from tests.hubs.mesh_peer import hub_hello
 from tests.hubs.raw_websocket import frame, text, upgrade
 from tests.wire.pair import Table
 
-__all__ = ["CLIENT", "LINK", "FuzzedHub", "Wire"]
 CLIENT = Hello(protocol=1, role="client", name="fuzz").encode()
 LINK = hub_hello(id=bytes(range(1, 17)), name="fuzz")
 _READ_BYTES = 16 * 1024
@@ -219,7 +219,8 @@ class FuzzedHub:
         self.settle()
         self._record()
         core = self.server.core
-        assert not self._wrong, self._take_wrong()
+        wrong, self._wrong = self._wrong, []
+        assert not wrong, "\n".join(wrong)
         assert len(core.handlers) == self._handlers, "a handler is left"
         assert core.statistics().routing.subscriptions == self._subscriptions, "a subscription is left"
         assert core.requests.statistics().services == 0, "a service is left"
@@ -246,32 +247,21 @@ class FuzzedHub:
             self._loop.run_until_complete(self._journal.stop())
         self._loop.close()
 
-    def run(self, url: str, data: bytes) -> None:
+    def run(self, url: str, data: bytes, greet: Callable[[Wire], object] | None = None) -> None:
         wire = self.connect(url)
-        self._bring(wire, data)
-        self.check(wire, len(data))
-
-    def run_after(self, greet: Callable[[Wire], object], url: str, data: bytes) -> None:
-        wire = self.connect(url)
-        greet(wire)
-        self.settle()
-        self._bring(wire, data)
-        self.check(wire, len(data))
-
-    def _bring(self, wire: Wire, data: bytes) -> None:
+        if greet is not None:
+            greet(wire)
+            self.settle()
         if self._journal is None:
             wire.bring(data)
         else:  # which starts processes, and can do so only in its loop
             self._loop.call_soon(wire.bring, data)
+        self.check(wire, len(data))
 
     def _note(self, _logger: object, method: str, line: MutableMapping[str, Any]) -> str:
         if method in {"error", "exception", "critical"}:
             self._wrong.append(str(dict(line)))
         raise structlog.DropEvent
-
-    def _take_wrong(self) -> str:
-        wrong, self._wrong = self._wrong, []
-        return "\n".join(wrong)
 
 
 _PACKED_SUBSCRIBE = b"\x82\xa4type\xa9subscribe\xa8prefixes\x92\xa1/\xa5$hub/"
@@ -279,8 +269,4 @@ _PACKED_SUBSCRIBE = b"\x82\xa4type\xa9subscribe\xa8prefixes\x92\xa1/\xa5$hub/"
 
 def _told(context: dict[str, Any]) -> str:
     error = context.get("exception")
-    if isinstance(error, BaseException):
-        import traceback
-
-        return context["message"] + "\n" + "".join(traceback.format_exception(error))
-    return str(context["message"])
+    return context["message"] + "\n" + ("" if error is None else "".join(traceback.format_exception(error)))

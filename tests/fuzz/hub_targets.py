@@ -87,17 +87,15 @@ def close_recording_hub() -> None:
 
 
 def refitted_frames(data: bytes) -> bytes:
-    frames = []
-    at = 0
-    while at + HEADER.size <= len(data):
-        body_bytes, kind, flags, key_bytes = HEADER.unpack_from(data, at)
-        at += HEADER.size
-        left = len(data) - at
-        key_bytes = min(key_bytes, left)
-        body_bytes = min(body_bytes, left - key_bytes)
-        frames.append(HEADER.pack(body_bytes, kind, flags, key_bytes) + data[at : at + key_bytes + body_bytes])
-        at += key_bytes + body_bytes
-    return b"".join(frames)
+    found = b""
+    while len(data) >= HEADER.size:
+        body_bytes, kind, flags, key_bytes = HEADER.unpack_from(data)
+        data = data[HEADER.size :]
+        key_bytes = min(key_bytes, len(data))
+        body_bytes = min(body_bytes, len(data) - key_bytes)
+        found += HEADER.pack(body_bytes, kind, flags, key_bytes) + data[: key_bytes + body_bytes]
+        data = data[key_bytes + body_bytes :]
+    return found
 
 
 def _run_frames(data: bytes) -> None:
@@ -112,7 +110,7 @@ def _run_records(data: bytes) -> None:
     hub = _recording_hub()
     if how[0] & _AS_BROWSER:
         stream = b"".join(masked(1, payload) for payload in messages_in(stream))
-        hub.run_after(lambda wire: wire.bring(upgrade("hub.v1.json")), "ws://127.0.0.1:1", stream)
+        hub.run("ws://127.0.0.1:1", stream, lambda wire: wire.bring(upgrade("hub.v1.json")))
     else:
         hub.run("tcp://127.0.0.1:1", CLIENT + refitted_frames(stream))
 
@@ -187,11 +185,10 @@ def in_messages(payloads: Sequence[bytes]) -> bytes:
 
 def messages_in(data: bytes) -> list[bytes]:
     found = []
-    at = 0
-    while at + 2 <= len(data):
-        size = int.from_bytes(data[at : at + 2], "big")
-        found.append(data[at + 2 : at + 2 + size])
-        at += 2 + size
+    while len(data) >= 2:
+        end = 2 + int.from_bytes(data[:2], "big")
+        found.append(data[2:end])
+        data = data[end:]
     return found
 
 
@@ -203,7 +200,7 @@ def _websocket(opcode: int, subprotocol: str, path: str) -> Callable[[bytes], No
         if not how[0] & RAW:
             stream = b"".join(masked(opcode, payload) for payload in messages_in(stream))
         with fuzzed_hub() as hub:
-            hub.run_after(lambda wire: wire.bring(greeting), "ws://127.0.0.1:1", stream)
+            hub.run("ws://127.0.0.1:1", stream, lambda wire: wire.bring(greeting))
 
     return run
 
@@ -318,14 +315,12 @@ def _posts() -> list[bytes]:
 
 
 def refitted_envelopes(data: bytes) -> bytes:
-    frames = []
-    at = 0
-    while at + LENGTH.size <= len(data):
-        size = min(LENGTH.unpack_from(data, at)[0], len(data) - at - LENGTH.size)
-        at += LENGTH.size
-        frames.append(LENGTH.pack(size) + data[at : at + size])
-        at += size
-    return b"".join(frames)
+    found = b""
+    while len(data) >= LENGTH.size:
+        size = min(LENGTH.unpack_from(data)[0], len(data) - LENGTH.size)
+        found += LENGTH.pack(size) + data[LENGTH.size : LENGTH.size + size]
+        data = data[LENGTH.size + size :]
+    return found
 
 
 def _run_broker(data: bytes) -> None:
@@ -334,7 +329,7 @@ def _run_broker(data: bytes) -> None:
         if how[0] & RAW:
             hub.run("zeek+tcp://127.0.0.1:1", stream)
         else:
-            hub.run_after(lambda wire: hub.peer(wire, b"\x22"), "zeek+tcp://127.0.0.1:1", refitted_envelopes(stream))
+            hub.run("zeek+tcp://127.0.0.1:1", refitted_envelopes(stream), lambda wire: hub.peer(wire, b"\x22"))
 
 
 def _broker_seeds() -> list[bytes]:

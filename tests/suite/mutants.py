@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import coverage
@@ -218,9 +219,10 @@ def change(mutant: Mutant) -> None:
 class _Measuring:
     """Notes for each test which lines it runs, how long it takes, and whether it passes; a plugin of pytest."""
 
-    def __init__(self, name: str) -> None:
-        self.times: dict[str, float] = {}
-        self.failed: set[str] = set()
+    def __init__(self, name: str, file: Path) -> None:
+        self._file = file
+        self._times: dict[str, float] = {}
+        self._failed: set[str] = set()
         include = [f"{TREE}/hub/*", f"{TREE}/peers/*"]
         self._coverage = coverage.Coverage(data_file=str(MAP / name), include=include, branch=False, config_file=False)
         self._coverage.start()
@@ -234,13 +236,15 @@ class _Measuring:
             self._coverage.switch_context("")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.times[report.nodeid] = self.times.get(report.nodeid, 0.0) + report.duration
+        self._times[report.nodeid] = self._times.get(report.nodeid, 0.0) + report.duration
         if not report.passed:
-            self.failed.add(report.nodeid)
+            self._failed.add(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
         self._coverage.stop()
         self._coverage.save()
+        times = {test: time_s for test, time_s in self._times.items() if test not in self._failed}
+        self._file.write_text(json.dumps(times))
 
 
 def measure(folders: list[str], timeout_s: float) -> None:
@@ -250,22 +254,13 @@ def measure(folders: list[str], timeout_s: float) -> None:
         for name in filter(lambda name: (ROOT / name).is_file(), listed.splitlines()):
             (TREE / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, TREE / name)
-    todo = [folder for folder in folders if not (MAP / f"{folder.replace('/', '.')}.json").exists()]
-    for folder in track(todo, "measuring", console=Console(stderr=True)):
+    for folder in track(folders, "measuring", console=Console(stderr=True)):
         name = folder.replace("/", ".")
-        measuring: list[_Measuring] = []
-
-        def plugins(name: str = name, measuring: list[_Measuring] = measuring) -> list[object]:
-            measuring.append(_Measuring(name))
-            return [*measuring]
-
-        def keep(name: str = name, measuring: list[_Measuring] = measuring) -> None:
-            (one,) = measuring
-            times = {test: time_s for test, time_s in one.times.items() if test not in one.failed}
-            (MAP / f"{name}.json").write_text(json.dumps(times))
-
-        if _in_child([folder, "-m", "not slow"], plugins, timeout_s, keep) is None:
-            Console(stderr=True).print(f"{folder}: not measured within {timeout_s} s")
+        times = MAP / f"{name}.json"
+        if not times.exists():
+            arguments = [folder, "-m", "not slow"]
+            if _in_child(arguments, lambda: _Measuring(name, times), timeout_s) is None:  # noqa: B023 -- called at once
+                Console(stderr=True).print(f"{folder}: not measured within {timeout_s} s")
 
 
 class Cover:
@@ -319,9 +314,7 @@ class _Chosen:
             (BUILD / "failed").write_text(report.nodeid)
 
 
-def _in_child(
-    arguments: list[str], plugins: Callable[[], list[object]], timeout_s: float, after: Callable[[], None] | None = None
-) -> int | None:
+def _in_child(arguments: list[str], plugin: Callable[[], object], timeout_s: float) -> int | None:
     """Run pytest in a fork, which knows pytest and nothing of the hub; return its exit code, None for a time-out."""
     child = os.fork()
     if not child:
@@ -335,9 +328,7 @@ def _in_child(
             null = os.open(os.devnull, os.O_RDWR)
             for stream in range(3):
                 os.dup2(null, stream)
-            code = int(pytest.main([*arguments, "-q", "-p", "no:cacheprovider"], plugins=plugins()))
-            if after is not None:
-                after()
+            code = int(pytest.main([*arguments, "-q", "-p", "no:cacheprovider"], plugins=[plugin()]))
         finally:
             os._exit(code)
     ends_s = time.monotonic() + timeout_s
@@ -361,19 +352,12 @@ def judge(mutant: Mutant, tests: list[str], timeout_s: float) -> dict[str, Any]:
         try:
             change(mutant)
             modules = sorted({test.partition("::")[0] for test in tests})
-            code = _in_child(["-x", "--timeout", str(HANGS_S), *modules], lambda: [_Chosen(tests)], timeout_s)
+            code = _in_child(["-x", "--timeout", str(HANGS_S), *modules], lambda: _Chosen(tests), timeout_s)
         finally:
             path.write_bytes(sound)
-        outcome = {0: "survived", 5: "not covered"}.get(code if code is not None else -1, "killed")  # 5: none was found
-        by = (
-            ""
-            if outcome != "killed"
-            else failed.read_text()
-            if failed.exists()
-            else "time-out"
-            if code is None
-            else "import"
-        )
+        outcome = {0: "survived", 5: "not covered"}.get(-1 if code is None else code, "killed")  # 5: none was found
+        if outcome == "killed":
+            by = failed.read_text() if failed.exists() else "time-out" if code is None else "import"
     told = {name: getattr(mutant, name) for name in ("path", "line", "kind", "function", "change", "key")}
     return told | {"outcome": outcome, "by": by, "tests": len(tests), "took_s": round(time.monotonic() - begun_s, 2)}
 
@@ -400,9 +384,8 @@ def _show(results: Iterable[dict[str, Any]]) -> None:
             rows.setdefault(kind, []).append(one)
     for kind, found in sorted(rows.items()):
         counts = Counter(one["outcome"] for one in found)
-        median = sorted(one["took_s"] for one in found)[len(found) // 2]
-        told = (len(found), counts["killed"], counts["survived"], counts["not covered"], median)
-        table.add_row(kind, *map(str, told))
+        figures = (len(found), *(counts[name] for name in ("killed", "survived", "not covered")))
+        table.add_row(kind, *map(str, figures), str(median(one["took_s"] for one in found)))
     Console(width=100).print(table)
 
 

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 
-from peers.bench.line import Layout, Line, dial
+from peers.bench.line import Layout, dial
 from peers.bench.processes import BenchError, child_environment
 from peers.client import connect
 from peers.embedding import Hub
@@ -59,60 +59,40 @@ def _begun() -> None:
     print("begun", flush=True)  # noqa: T201 -- a line that the benchmark waits for
 
 
-class _Churner:
-    def __init__(self, line: Line, pairs_per_s: float) -> None:
-        self._line = line
-        self._pairs_per_s = pairs_per_s
-        self._began_s = time.monotonic()
-        self._pairs = self._requests = self._confirmed = 0
-        self._alive: deque[str] = deque()
-
-    def run(self) -> dict[str, float]:
-        """Churn until standard input ends; return what was done once all of it is confirmed."""
-        poll = select.poll()
-        poll.register(self._line.fileno(), select.POLLIN)
-        poll.register(0, select.POLLIN | select.POLLHUP)
-        while True:
-            due_s = self._began_s + (self._pairs + 1) / self._pairs_per_s - time.monotonic()
-            ready = [descriptor for descriptor, _ in poll.poll(max(0.0, 1000 * due_s))]
-            if 0 in ready:
-                poll.unregister(0)
-                break
-            if ready:
-                self._read()
-            self._send()
-        elapsed_s = time.monotonic() - self._began_s
-        while self._confirmed < self._requests:
-            poll.poll()
-            self._read()
-        return {"requests": self._requests, "confirmed": self._confirmed, "elapsed_s": elapsed_s}
-
-    def _send(self) -> None:
-        due = int((time.monotonic() - self._began_s) * self._pairs_per_s)
-        requests = []
-        while self._pairs < due:
-            self._pairs += 1
-            prefix = f"{_LAYOUT.prefix}{self._pairs:09}/"
-            self._alive.append(prefix)
-            requests.append(self._request(Kind.SUBSCRIBE, prefix))
-            if len(self._alive) > _KEPT:
-                requests.append(self._request(Kind.UNSUBSCRIBE, self._alive.popleft()))
-        if requests:
-            self._line.socket.sendall(b"".join(requests))
-
-    def _request(self, kind: Kind, prefix: str) -> bytes:
-        self._requests += 1
-        return encode_subscription(kind, [prefix], self._requests)
-
-    def _read(self) -> None:
-        self._confirmed += sum(control.word == "confirmed" for control in self._line.listen())
-
-
 def _churn(url: str, pairs_per_s: float) -> dict[str, float]:
+    """Churn until standard input ends; return what was done once all of it is confirmed."""
     line = dial(url, _LAYOUT, "bench churner")
     line.socket.settimeout(None)
     _begun()
-    return _Churner(line, pairs_per_s).run()
+    poll = select.poll()
+    poll.register(line.fileno(), select.POLLIN)
+    poll.register(0, select.POLLIN | select.POLLHUP)
+    began_s = time.monotonic()
+    alive: deque[str] = deque()
+    pairs = requests = confirmed = 0
+    is_churning = True
+    while is_churning or confirmed < requests:
+        due_s = began_s + (pairs + 1) / pairs_per_s - time.monotonic()
+        ready = {descriptor for descriptor, _ in poll.poll(max(0.0, 1000 * due_s) if is_churning else None)}
+        if 0 in ready:
+            poll.unregister(0)
+            is_churning = False
+            elapsed_s = time.monotonic() - began_s
+        if line.fileno() in ready:
+            confirmed += sum(control.word == "confirmed" for control in line.listen())
+        frames = []
+        while is_churning and pairs < int((time.monotonic() - began_s) * pairs_per_s):
+            pairs += 1
+            alive.append(f"{_LAYOUT.prefix}{pairs:09}/")
+            changes = [(Kind.SUBSCRIBE, alive[-1])]
+            if len(alive) > _KEPT:
+                changes.append((Kind.UNSUBSCRIBE, alive.popleft()))
+            for kind, prefix in changes:
+                requests += 1
+                frames.append(encode_subscription(kind, [prefix], requests))
+        if frames:
+            line.socket.sendall(b"".join(frames))
+    return {"requests": requests, "confirmed": confirmed, "elapsed_s": elapsed_s}
 
 
 async def _history(url: str) -> dict[str, float]:
