@@ -54,8 +54,7 @@ from peers.journal.tier import parquet
 from peers.journal.tier.parquet import FileMaker, Opened, blocks_of
 from peers.journal.view import View
 from tests.fuzz.target import Target
-from tests.hub.journal.segments import block_entry, mark_entry, segment
-from tests.hub.journal.twins import PURE
+from tests.hub.journal.twins import PURE, block_entry, mark_entry, segment
 from tests.journal.tier.made import blocks as tier_blocks
 
 try:

@@ -315,5 +315,8 @@ class Replies:
 
     def __call__(self, change: Change) -> None:
         self.changes.append(change)
+        assert self.known.isdisjoint(change.added)
         self.known |= set(change.added)
+        assert self.known.issuperset(change.removed)
+        assert set(change.added).isdisjoint(change.removed)
         self.known -= set(change.removed)

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hub.errors import RejectedError
@@ -260,6 +260,7 @@ def test_requests_and_replies(
     assert request.requests == reply.requests == count
 
 
+@settings(max_examples=30)
 @given(first=ids, count=st.integers(1, 65_536), status=st.sampled_from([one for one in Status if one]), text=st.text())
 def test_failures(first: int, count: int, status: Status, text: str) -> None:
     reply = Reply.decode(only(failure(first, count, status, text).encode()))

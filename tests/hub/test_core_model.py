@@ -19,9 +19,9 @@ from hub.limits import CoreLimits, RouteLimits
 from hub.links import Leaves
 from hub.mesh.announcement import Interests, Leaf
 from hub.names.claim import LATEST_US
-from hub.prefixes import Change, PrefixMultimap
+from hub.prefixes import PrefixMultimap
 from hub.routing.subscriptions import Filter
-from tests.hub.fakes import FakeOutlet, Turn, handler_of, nasty_texts
+from tests.hub.fakes import FakeOutlet, Replies, Turn, handler_of, nasty_texts
 
 prefixes = st.lists(st.sampled_from(("/", "a", "/a", "/ab", "é", "//")), max_size=3).map("".join)
 topics = prefixes.filter(bool)
@@ -33,11 +33,7 @@ class Member:
     outlet: FakeOutlet
     wanted: Counter[str] = field(default_factory=Counter)
     due: list[tuple[str, int]] = field(default_factory=list)
-    known: set[str] = field(default_factory=set)
-
-    def on_filter(self, change: Change) -> None:
-        self.known |= set(change.added)
-        self.known -= set(change.removed)
+    told: Replies = field(default_factory=Replies)
 
     @property
     def got(self) -> list[tuple[str, int]]:
@@ -70,7 +66,7 @@ class CoreAgainstNaive(RuleBasedStateMachine):
     def new(self, role: Role) -> Member:
         outlet = FakeOutlet()
         member = Member(handler_of(outlet, role=role), outlet)
-        self.turn.core.attach(member.handler, member.on_filter if role is Role.LEAF else None)
+        self.turn.core.attach(member.handler, member.told if role is Role.LEAF else None)
         self.present.append(member)
         return member
 
@@ -140,7 +136,7 @@ class CoreAgainstNaive(RuleBasedStateMachine):
         near = _cover([member for member in self.present if member.handler.role is not Role.LEAF])
         for member in self.present:
             if member.handler.role is Role.LEAF:
-                assert member.known == near
+                assert member.told.known == near
 
     @invariant()
     def counts(self) -> None:
@@ -167,39 +163,32 @@ class FilterAgainstNaive(RuleBasedStateMachine):
         super().__init__()
         self.filter = Filter()
         self.wanted: Counter[str] = Counter()
-        self.known: set[str] = set()
-
-    def receive(self, change: Change) -> None:
-        assert self.known.isdisjoint(change.added)
-        self.known |= set(change.added)
-        assert self.known.issuperset(change.removed)
-        assert set(change.added).isdisjoint(change.removed)
-        self.known -= set(change.removed)
+        self.told = Replies()
 
     @rule(prefix=texts_that_begin_alike)
     def add(self, prefix: str) -> None:
         self.wanted[prefix] += 1
-        self.receive(self.filter.add(prefix))
+        self.told(self.filter.add(prefix))
 
     @precondition(lambda self: self.wanted)
     @rule(choice=st.randoms(use_true_random=False))
     def discard(self, choice: st.random.Random) -> None:  # type: ignore[name-defined]
         prefix = choice.choice(sorted(self.wanted))
         self.wanted -= Counter([prefix])
-        self.receive(self.filter.discard(prefix))
+        self.told(self.filter.discard(prefix))
 
     @invariant()
     def minimal(self) -> None:
         cover = minimal_cover(self.wanted)
         assert list(self.filter.minimal) == sorted(cover)
-        assert self.known == cover
+        assert self.told.known == cover
 
     def teardown(self) -> None:
         for prefix in list(self.wanted.elements()):
-            self.receive(self.filter.discard(prefix))
+            self.told(self.filter.discard(prefix))
         assert not self.filter.minimal
         assert not self.filter._counts
-        assert not self.known
+        assert not self.told.known
 
 
 TestFilterAgainstNaive = FilterAgainstNaive.TestCase

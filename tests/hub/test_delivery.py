@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from hub.handlers.delivery import Delivery, Role, receivers, without_links
-from hub.handlers.handler import Handler
 from hub.mesh.graph import GraphChange
 from hub.messages.batch import Batch
 from hub.policy.policy import Action
@@ -17,13 +16,6 @@ from tests.hub.fakes import Turn, handler_of, values_of
 from tests.hub.rights.hall import policy_of
 
 CLIENT, LOCAL, LEAF, LINK = Role.CLIENT, Role.LOCAL, Role.LEAF, Role.LINK
-
-
-def who_gets(source: Handler, *others: Handler) -> tuple[Handler, ...]:
-    wanting = (source, *others)
-    if source.is_plain:
-        return wanting
-    return without_links(wanting) if source.is_link else receivers(source, wanting)
 
 
 @pytest.mark.parametrize(
@@ -37,9 +29,11 @@ def who_gets(source: Handler, *others: Handler) -> tuple[Handler, ...]:
 )
 def test_who_gets_what_is_published(role: Role, received: set[Role | str]) -> None:
     source = handler_of(role=role)
-    others = [handler_of(role=other) for other in Role]
-    got = {"itself" if one is source else one.role for one in who_gets(source, *others)}
-    assert got == received
+    wanting = (source, *(handler_of(role=other) for other in Role))
+    assert source.is_plain is (role in {CLIENT, LOCAL}), "plain ones get all that they want"
+    who_gets = without_links(wanting) if source.is_link else receivers(source, wanting)
+    got = wanting if source.is_plain else who_gets
+    assert {"itself" if one is source else one.role for one in got} == received
 
 
 @pytest.mark.parametrize("role", Role)
@@ -50,6 +44,7 @@ def test_topics_of_the_hub(role: Role) -> None:
     handler.restrict(hub=False)
     assert not handler.delivery.hears_of_hub(["", "$h"])
     assert handler.delivery.hears_of_hub(["", "$hub/client/"]) is is_near
+    assert not asks.asks_leaves("$store/s/changes/")
     for ask, never in ((asks.asks_links, LINK), (asks.asks_leaves, LEAF)):
         assert [ask(prefix) for prefix in ("/a", "", "$hub/x")] == [role is not never] * 2 + [False]
 

@@ -54,7 +54,7 @@ def test_a_link_is_written_in_small_pieces_of_its_queue() -> None:
 def test_resuming_from_within_every_write_does_not_nest() -> None:
     bench = Bench()
     bench.handler.pause()
-    for _ in range(1500):
+    for _ in range(600):
         bench.offer(Shape(((1, False),), padding=WRITE_LIMIT_BYTES))
 
     def blink() -> None:
@@ -63,7 +63,7 @@ def test_resuming_from_within_every_write_does_not_nest() -> None:
 
     bench.outlet.act = blink
     bench.handler.resume()
-    assert len(bench.outlet.batches) == 1500
+    assert len(bench.outlet.batches) == 600
     bench.check_end()
 
 

@@ -180,29 +180,24 @@ class SharesAgainstHandlers(RuleBasedStateMachine):
 
     @rule(handler=handlers, prefixes=st.lists(st.sampled_from(PREFIXES), max_size=4), kind=st.sampled_from("prs"))
     def take(self, handler: Handler, prefixes: list[str], kind: str) -> None:
-        if handler not in self.users:
-            return
-        before = self.seen()
-        try:
-            if kind == "p":
-                self.core.subscribe(handler, prefixes)
-            elif kind == "r":
-                self.core.subscribe_rules(handler, [Rule(("x",), prefix) for prefix in prefixes])
-            else:
-                at_once(self.core.requests.serving(handler, prefixes))
-        except RejectedError:
-            assert self.seen() == before
+        if handler in self.users:
+            before = self.seen()
+            try:
+                if kind == "p":
+                    self.core.subscribe(handler, prefixes)
+                elif kind == "r":
+                    self.core.subscribe_rules(handler, [Rule(("x",), prefix) for prefix in prefixes])
+                else:
+                    at_once(self.core.requests.serving(handler, prefixes))
+            except RejectedError:
+                assert self.seen() == before
 
-    @rule(handler=handlers, prefixes=st.lists(st.sampled_from(PREFIXES), max_size=4), kind=st.sampled_from("prs"))
-    def give_back(self, handler: Handler, prefixes: list[str], kind: str) -> None:
-        if handler not in self.users:
-            return
-        if kind == "p":
-            self.core.unsubscribe(handler, prefixes)
-        elif kind == "r":
-            self.core.rules.unsubscribe(handler, [Rule(("x",), prefix) for prefix in prefixes])
-        else:
-            at_once(self.core.requests.unserving(handler, prefixes))
+    @rule(handler=handlers, prefixes=st.lists(st.sampled_from(PREFIXES), max_size=4))
+    def give_back(self, handler: Handler, prefixes: list[str]) -> None:
+        if handler in self.users:
+            self.core.unsubscribe(handler, prefixes[:1])
+            self.core.rules.unsubscribe(handler, [Rule(("x",), prefix) for prefix in prefixes[1:2]])
+            at_once(self.core.requests.unserving(handler, prefixes[2:]))
 
     @rule(handler=handlers, name=st.sampled_from(NAMES), queue=st.booleans(), give_up=st.booleans())
     def name(self, handler: Handler, name: str, *, queue: bool, give_up: bool) -> None:

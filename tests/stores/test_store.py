@@ -355,6 +355,7 @@ def test_the_last_changes_are_kept_within_bounds() -> None:
     stored = store(StoreLimits(changes=3), number=10)
     for number in range(5):
         _put(stored, number, number)
+    assert stored.statistics().changes_total == 5
     assert [change.number for change in stored.since(12, 10, 10_000) or ()] == [13, 14, 15]
     assert [change.number for change in stored.since(12, 2, 10_000) or ()] == [13, 14]
     assert [change.number for change in stored.since(13, 10, 1) or ()] == [14]
@@ -382,98 +383,82 @@ def _copy(replica: Replica, stored: Store, between: Callable[[], object] = lambd
     return replica.finish(stored.number)
 
 
-class _Link:
+class _Followed:
+    """A master and a replica, between which changes are lost, repeated and overtaken."""
+
     def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self._carried: list[tuple[int, Change]] = []
+        self.chance = chance
+        self.master = store(StoreLimits(changes=8), epoch=1, number=100)
+        self.replica = Replica()
+        self.mirror: dict[bytes, bytes] = {}
+        self.last = 0
+        self.carried: list[tuple[int, Change]] = []
+        self.snapshot: Snapshot | None = None
 
-    def send(self, epoch: int, change: Change) -> None:
-        fate = self._chance.random()
-        if fate > 0.15:
-            self._carried.append((epoch, change._replace(old=None)))
-        if fate > 0.85:
-            self._carried.append((epoch, change._replace(old=None)))
+    def told(self, changes: list[Change]) -> None:
+        for change in changes:
+            assert change.number >= self.last
+            self.last = change.number
+            if change.kind == ChangeKind.CLEAR:
+                self.mirror.clear()
+                continue
+            assert change.old == self.mirror.get(change.key)
+            if change.value is None:
+                self.mirror.pop(change.key, None)
+            else:
+                self.mirror[change.key] = change.value
+        assert self.mirror == {key: value for key, (value, _) in self.replica.entries.items()}
 
-    def deliver(self, replica: Replica, told: Callable[[list[Change]], None]) -> None:
-        count = self._chance.randint(0, len(self._carried))
-        for _ in range(count):
-            epoch, change = self._carried.pop(self._chance.randrange(min(4, len(self._carried))))
-            told(replica.hear(epoch, [change]))
+    def change(self) -> None:
+        kinds = ["put", "put", "put", "erase", "clear"] if self.chance.random() < 0.2 else ["put", "erase"]
+        asked = command(self.chance.choice(kinds), self.chance.randrange(8), self.chance.randrange(1_000))
+        change = self.master.apply(asked, 0)
+        if change is not None:
+            times = self.chance.choices([0, 1, 2], [15, 70, 15])[0]
+            self.carried += [(self.master.epoch, change._replace(old=None))] * times
 
+    def deliver(self) -> None:
+        for _ in range(self.chance.randint(0, len(self.carried))):
+            epoch, change = self.carried.pop(self.chance.randrange(min(4, len(self.carried))))
+            self.told(self.replica.hear(epoch, [change]))
 
-class _Reader:
-    def __init__(self, replica: Replica, told: Callable[[list[Change]], None]) -> None:
-        self._replica = replica
-        self._told = told
-        self._snapshot: Snapshot | None = None
-
-    def step(self, master: Store) -> None:
-        replica = self._replica
-        if self._snapshot is not None:
-            replica.take_rows(self._snapshot.page(2, 1_000))
-            if self._snapshot.is_done:
-                self._snapshot = None
-                self._told(replica.finish(master.number))
+    def read(self) -> None:
+        master, replica = self.master, self.replica
+        if self.snapshot is not None:
+            replica.take_rows(self.snapshot.page(2, 1_000))
+            if self.snapshot.is_done:
+                self.snapshot = None
+                self.told(replica.finish(master.number))
         elif replica.needs is Needs.SNAPSHOT:
-            self._snapshot = Snapshot(master)
-            replica.begin(master.epoch, self._snapshot.number)
+            self.snapshot = Snapshot(master)
+            replica.begin(master.epoch, self.snapshot.number)
         elif replica.needs is Needs.CHANGES:
             changes = master.since(replica.number, 3, 10_000)
             if changes is None:
                 replica.forgotten()
             else:
-                self._told(replica.hear(master.epoch, changes))
+                self.told(replica.hear(master.epoch, changes))
 
     def restart(self) -> None:
-        self._snapshot = None
-        self._replica.forgotten()
+        epoch, number = self.master.epoch + 1, self.master.number + self.chance.randrange(50)
+        self.master, self.snapshot = store(StoreLimits(changes=8), epoch=epoch, number=number), None
+        self.replica.forgotten()
+
+    def hear_of(self) -> None:
+        self.replica.heard(self.master.epoch, self.master.number, 1)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 32))
-def test_a_replica_equals_its_master_once_quiet(seed: int) -> None:  # noqa: C901 -- it is one story
-    chance = random.Random(seed)  # noqa: S311 -- to be repeated, not to be secret
-    master = store(StoreLimits(changes=8), epoch=1, number=100)
-    replica = Replica()
-    mirror: dict[bytes, bytes] = {}
-
-    last = 0
-
-    def told(changes: list[Change]) -> None:
-        nonlocal last
-        for change in changes:
-            assert change.number >= last
-            last = change.number
-            if change.kind == ChangeKind.CLEAR:
-                mirror.clear()
-                continue
-            assert change.old == mirror.get(change.key)
-            if change.value is None:
-                mirror.pop(change.key, None)
-            else:
-                mirror[change.key] = change.value
-        assert mirror == {key: value for key, (value, _) in replica.entries.items()}
-
-    link, reader = _Link(chance), _Reader(replica, told)
-    for _ in range(120):
-        act = chance.random()
-        if act < 0.5:
-            kind = chance.choice(["put", "put", "put", "erase", "clear"] if chance.random() < 0.2 else ["put", "erase"])
-            change = master.apply(command(kind, chance.randrange(8), chance.randrange(1_000)), 0)
-            if change is not None:
-                link.send(master.epoch, change)
-        elif act < 0.7:
-            link.deliver(replica, told)
-        elif act < 0.98:
-            reader.step(master)
-        elif act < 0.99:
-            replica.heard(master.epoch, master.number, 1)
-        else:
-            master = store(StoreLimits(changes=8), epoch=master.epoch + 1, number=master.number + chance.randrange(50))
-            reader.restart()
+def test_a_replica_equals_its_master_once_quiet(seed: int) -> None:
+    followed = _Followed(random.Random(seed))  # noqa: S311 -- to be repeated, not to be secret
+    acts = [followed.change, followed.deliver, followed.read, followed.hear_of, followed.restart]
+    for act in followed.chance.choices(acts, [50, 20, 28, 1, 1], k=120):
+        act()
+    master, replica = followed.master, followed.replica
     replica.heard(master.epoch, master.number, 10)
     for _ in range(100):
-        reader.step(master)
+        followed.read()
     assert replica.needs is Needs.NOTHING
     assert replica.is_ready
     assert replica.entries == _entries(master)

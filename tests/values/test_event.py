@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hub.journal.packing import pack
@@ -91,6 +91,7 @@ def told(batch: Batch) -> tuple[list[tuple[str, Any]], int]:
     return [(name, data) for name, data, _ in parsed(form.frames(batch))], form.lost_messages
 
 
+@settings(max_examples=30)
 @given(st.lists(st.recursive(st.none() | st.text() | st.integers(-9, 9), st.lists), min_size=1, max_size=5))
 def test_values(values: list[Any]) -> None:
     events = [("message", {"topic": "/a\u2028", "value": value}) for value in values]

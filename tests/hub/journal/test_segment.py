@@ -35,7 +35,7 @@ from hub.journal.segment import (
     recover,
     row_of,
 )
-from tests.hub.journal.segments import START, block_entry, mark_entry, segment
+from tests.hub.journal.twins import START, block_entry, mark_entry, segment
 
 BLOCK = Head(Kind.BLOCK, 1, 7, 0, 500, 0, 10, 17, 1, 2, b"/a\n/b")
 

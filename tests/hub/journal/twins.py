@@ -1,9 +1,10 @@
-"""The two forms of the journal's loops, and frames to feed them with."""
+"""The two forms of the journal's loops, frames to feed them with, and segments of records that tell their place."""
 
 from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
@@ -13,8 +14,10 @@ import pytest
 from hypothesis import strategies as st
 
 from hub.journal import layout, packing
-from hub.journal.block import Block, Record
-from hub.messages.batch import value_ends
+from hub.journal.block import Block, Record, pack
+from hub.journal.segment import Head, Header, Kind, Mark, Write, encode_entry
+from hub.journal.selection import listing
+from hub.messages.batch import Batch, value_ends
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 
 PURE = SimpleNamespace(
@@ -113,3 +116,44 @@ parts_lists: st.SearchStrategy[Parts] = st.lists(
 )
 some_parts = parts_lists.filter(lambda parts: any(data for _, data in parts))
 firsts = st.one_of(st.integers(0, 1_000), st.integers(0, 2**62 - 1_000))
+
+
+ID = bytes(range(16))
+START = [Write("start", 0, 0, 0)]  # What writers had committed when a segment was begun
+
+
+def block_entry(first: int, count: int) -> bytes:
+    frames = b"".join(Batch.of(f"/t/{number % 3}", [number]).frames for number in range(first, first + count))
+    (data,) = pack([(1_000_000 + first, frames)], first)
+    block = Block.parse(data)
+    head = Head(
+        Kind.BLOCK, 0, count, 0, len(data), 0, first, block.next, block.times[0], block.times[-1], listing(block.topics)
+    )
+    return encode_entry(head, data)
+
+
+def mark_entry(following: int, synced_bytes: int = 0, writes: Sequence[Write] = (), before: int = 0) -> bytes:
+    payload = Mark(synced_bytes, tuple(writes), before).encode()
+    return encode_entry(Head(Kind.MARK, 0, 0, 0, len(payload), 0, following, following, 0, 0, b""), payload)
+
+
+def segment(*commits: Sequence[int], first: int = 0, synced: Sequence[int] = ()) -> tuple[bytes, list[int]]:
+    """A segment of commits, each of blocks with so many records; and where each commit ends.
+
+    Args:
+        commits: Records of each block of each commit.
+        first: Offset of the first record.
+        synced: How many bytes each mark says are on the disk; 0 where nothing is said.
+    """
+    data = Header(ID, first, 5).encode() + mark_entry(first, 0, START)
+    ends = [len(data)]
+    following = first
+    for number, counts in enumerate(commits):
+        for count in counts:
+            data += block_entry(following, count)
+            following += count
+        data += mark_entry(
+            following, synced[number] if number < len(synced) else 0, [Write("q", number, 0, following)], 1 + number
+        )
+        ends.append(len(data))
+    return data, ends

@@ -191,29 +191,23 @@ def test_moves_from_one_way_to_another_are_counted() -> None:
 
 def test_an_origin_that_is_linked_is_believed_over_others() -> None:
     upstreams = Upstreams[str]()
-    for link, far in (("own", ORIGIN), ("liar", b"far")):
-        upstreams.come(link, far)
-    assert not upstreams.accepts("liar", ORIGIN, EPOCH_LIMIT, "own")
-    assert upstreams.accepts("own", ORIGIN, 5, "own")
-    assert not upstreams.accepts("liar", ORIGIN, FAR_EPOCH + 1, "own")
-    assert upstreams.accepts("liar", ORIGIN, 6, "own")
-    assert not upstreams.accepts("own", ORIGIN, 5, "own")
-    assert upstreams.ahead(Origin(ORIGIN, 5)) == Origin(ORIGIN, 6)
-    assert upstreams.ahead(Origin(ORIGIN, 6)) is None
-    assert upstreams.accepts("own", ORIGIN, 7, "own")
-    assert upstreams.ahead(Origin(ORIGIN, 5)) is None
-
-
-def test_what_others_said_before_an_origin_was_linked_is_forgotten() -> None:
-    upstreams = Upstreams[str]()
     upstreams.come("liar", b"far")
     assert upstreams.accepts("liar", ORIGIN, EPOCH_LIMIT)
-    upstreams.come("own", ORIGIN)
-    assert not upstreams.accepts("liar", ORIGIN, 5, "own")
-    assert upstreams.accepts("own", ORIGIN, 5, "own")
-    assert not upstreams.accepts("liar", ORIGIN, EPOCH_LIMIT, "own")
-    assert upstreams.accepts("own", ORIGIN, EPOCH_LIMIT, "own")
-    assert not upstreams.accepts("own", ORIGIN, 5, "own")
+    upstreams.come("own", ORIGIN)  # what others have said before is forgotten
+    for link, epoch, accepted, ahead_of in (
+        ("liar", 5, False, {}),
+        ("liar", EPOCH_LIMIT, False, {}),
+        ("own", 5, True, {}),
+        ("liar", FAR_EPOCH + 1, False, {}),
+        ("liar", 6, True, {}),
+        ("own", 5, False, {5: Origin(ORIGIN, 6), 6: None}),
+        ("own", 7, True, {5: None}),
+        ("liar", EPOCH_LIMIT, False, {}),
+        ("own", EPOCH_LIMIT, True, {}),
+        ("own", 5, False, {}),
+    ):
+        assert upstreams.accepts(link, ORIGIN, epoch, "own") is accepted, (link, epoch)
+        assert {own: upstreams.ahead(Origin(ORIGIN, own)) for own in ahead_of} == ahead_of
 
 
 def test_a_burst_then_one_a_second() -> None:

@@ -218,17 +218,6 @@ def test_an_unknown_status_of_a_peer(room: Room, requester: Handler) -> None:
     assert not room.answer(link, Reply(own, Status.RESPONDER_GONE, b"\xc0"))
 
 
-def test_a_service_that_does_not_read(room: Room) -> None:
-    service, _ = room.join("/", messages=2)
-    requester, told = room.join()
-    service.pause()
-    room.ask(requester, request("/a", 1, 1, 2))
-    room.ask(requester, request("/a", 3, 3))
-    ((one, status, _),) = answers(told.take())
-    assert (one, status) == (3, Status.OVERFLOW)
-    assert room.requests.statistics().pending == 2
-
-
 def test_a_reply_to_requests_that_were_answered_in_part(room: Room, service: tuple[Handler, FakeOutlet]) -> None:
     """The requester gets the rest, and a reply to all of them exactly as it came."""
     requester, told = room.join()

@@ -58,22 +58,6 @@ def test_rights_of_an_earlier_policy_go_on() -> None:
         hall.core.authority.check(alice.handler, route, Batch(batch, 3))
 
 
-def test_what_was_read_before_there_was_a_policy() -> None:
-    hall = Hall(POLICY)
-    hall.core.authority.adopt(None)
-    source, reader = hall.join(None), hall.join(None, "")
-    source.send(("/zeek", 0), ("/x", 0))
-    reader.take()
-    routes = [hall.core.routes.find(topic) for topic in ("/zeek", "/x")]
-    hall.core.authority.adopt(hall.policy)
-    source.handler.rights = hall.policy.rights("alice")
-    for route, topic in zip(routes, ("/zeek", "/x"), strict=True):
-        hall.core.publish(source.handler, route, Batch.of(topic, [topic]))
-    hall.core.end_read()
-    assert reader.take() == ["/zeek"]
-    assert source.refused == [("publish '/x': not granted to user 'alice'", 1)]
-
-
 def test_senders_of_a_peer_hub_are_names_that_it_may_claim() -> None:
     hall = Hall(POLICY.replace("[roles.site]", '[roles.site]\nclaim = ["org.east"]'))
     east, trusted = hall.join("east", role=Role.LINK), hall.join(None, role=Role.LINK)
