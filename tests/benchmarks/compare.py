@@ -138,8 +138,6 @@ def _shown(value: float) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-EXIT_FAULT = 1
-
 _FLOOD_S, _PACED_S = 1.5, 2.0
 _DURATION_LIMIT_S = 15.0
 """Above this, connections that only listen would be pinged, and the generators do not answer pings."""
@@ -220,7 +218,7 @@ def main() -> int:
         settings = {"repeat": given.repeat, "scale": given.scale, "duration_s": {"flood": _FLOOD_S, "paced": _PACED_S}}
         every = {"others_load": summary.disturbance(), "runs": list(map(asdict, runs))}
         given.json.write_text(json.dumps({"about": about, "settings": settings} | every, indent=1) + "\n")
-    return EXIT_FAULT if summary.faults else 0
+    return 1 if summary.faults else 0
 
 
 if __name__ == "__main__":

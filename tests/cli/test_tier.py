@@ -115,12 +115,12 @@ def test_the_other_commands_read_both(sound: Path) -> None:
 
 def test_damage_in_the_tier(journal: Path) -> None:
     delete(journal)
-    assert "offsets 40 to 69: could not be copied to the tier" in complaint_of(journal, [])
+    assert "offsets 40 to 69: could not be copied to the tier" in complaint_of(journal)
     result = hub("journal", "export", str(journal), "--skip-damaged")
     assert (result.returncode, result.stdout.count(b"\n")) == (3, 65)
     file = next((journal.parent / "tier").glob("*/data/*0040.parquet"))
     flip(file, file.stat().st_size - 100)
-    assert file.name in complaint_of(journal, [])
+    assert file.name in complaint_of(journal)
     result = hub("journal", "export", str(journal), "--skip-damaged")
     assert (result.returncode, result.stdout.count(b"\n")) == (3, 25)
     (first, second) = result.stderr.decode().splitlines()
@@ -130,11 +130,11 @@ def test_damage_in_the_tier(journal: Path) -> None:
     assert [row[:2] for row in found[1:3]] == [["0 to 39", "40"], ["40 to 69", "30"]]
     assert found[-1] == ["70 to 94", "25"]
     file.unlink()
-    assert "there is no such file" in complaint_of(journal, [])
+    assert "there is no such file" in complaint_of(journal)
 
 
-def complaint_of(journal: Path, flags: list[str]) -> str:
-    result = hub("journal", "export", str(journal), *flags)
+def complaint_of(journal: Path) -> str:
+    result = hub("journal", "export", str(journal))
     assert result.returncode == 1
     return result.stderr.decode()
 

@@ -32,9 +32,6 @@ class Outcome(NamedTuple):
     again: int  # how many of these were worked on before
     redelivered: int  # how many the members were told of that they are delivered again
     counted: int  # how many the last hub has counted of these
-    clients_killed: int
-    hubs_killed: int
-    workers_killed: int
 
 
 class Group:
@@ -67,7 +64,7 @@ class Group:
             for member in self._members:
                 await _kill(member)
             await self._hub.kill()
-        return self._check()._replace(clients_killed=client_kills, hubs_killed=hub_kills, workers_killed=worker_kills)
+        return self._check()
 
     async def _start_hub(self) -> None:
         urls = dict.fromkeys((self._url, self._members_url))
@@ -159,7 +156,7 @@ class Group:
             following[key] = max(following[key], number + 1)
         assert following == [len(range(key, self._messages, KEYS)) for key in range(KEYS)]
         assert worked == self._messages + again
-        return Outcome(worked, again, redelivered, self._counted, 0, 0, 0)
+        return Outcome(worked, again, redelivered, self._counted)
 
 
 def _runs(pid: int) -> bool:

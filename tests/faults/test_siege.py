@@ -150,16 +150,8 @@ _LISTEN = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0", "zeek+tcp://127.0.0.1:0")
 
 async def test_a_quiet_pair_beside_mutated_input(tmp_path: Path) -> None:
     listen = [word for url in (*_LISTEN, f"unix://{tmp_path}/hub.sock") for word in ("--listen", url)]
-    limits = (
-        "--limits-frame-bytes",
-        "65536",
-        "--limits-handshake-s",
-        "1",
-        "--log-format",
-        "json",
-        "--log-level",
-        "error",
-    )
+    flags = "--limits-frame-bytes=65536 --limits-handshake-s=1 --log-format=json --log-level=error"
+    limits = flags.split()
     process = await HubProcess.start([*listen, *limits, "--journal", str(tmp_path / "journal")], {}, is_new=True)
     try:
         hub = await process.wait_up(4)

@@ -25,8 +25,13 @@ def main() -> int:
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.here:
-        return _fuzz_here(arguments.targets[0], arguments.minutes * 60)
-    names = arguments.targets or _names()
+        fuzz = _fuzz_by_chance if importlib.util.find_spec("atheris") is None else _fuzz_by_coverage
+        return fuzz(arguments.targets[0], arguments.minutes * 60)
+    names = arguments.targets
+    if not names:
+        from tests.fuzz.targets import TARGETS
+
+        names = [target.name for target in TARGETS]
     failed = []
     for number, name in enumerate(names, 1):
         print(f"fuzz: {name} ({number} of {len(names)}), {arguments.minutes:g} min", flush=True)
@@ -37,18 +42,6 @@ def main() -> int:
         f"fuzz: harm was found by: {', '.join(failed)}; see {BUILD / 'found'}" if failed else "fuzz: no harm was found"
     )
     return 1 if failed else 0
-
-
-def _names() -> list[str]:
-    from tests.fuzz.targets import TARGETS
-
-    return [target.name for target in TARGETS]
-
-
-def _fuzz_here(name: str, seconds: float) -> int:
-    if importlib.util.find_spec("atheris") is not None:
-        return _fuzz_by_coverage(name, seconds)
-    return _fuzz_by_chance(name, seconds)
 
 
 def _fuzz_by_chance(name: str, seconds: float) -> int:
@@ -86,24 +79,16 @@ def _fuzz_by_coverage(name: str, seconds: float) -> int:
     folders = [folder / name for folder in (BUILD / "corpus", BUILD / "seeds", FOLDER, BUILD / "found")]
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    options = [
-        f"-max_total_time={seconds:.0f}",
-        f"-max_len={INPUT_LIMIT_BYTES}",
-        "-timeout=10",
-        "-rss_limit_mb=2048",
-        f"-artifact_prefix={folders[3]}/",
-    ]
+    options = [f"-max_total_time={seconds:.0f}", f"-max_len={INPUT_LIMIT_BYTES}", "-timeout=10", "-rss_limit_mb=2048"]
+    options.append(f"-artifact_prefix={folders[3]}/")
     words = BUILD / f"{name}.words"
-    words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words))
+    escaped = ("".join(f"\\x{byte:02x}" for byte in word) for word in target.words)
+    words.write_text("".join(f'"{word}"\n' for word in escaped))
     if target.words:
         options.append(f"-dict={words}")
     atheris.Setup(["fuzz", *options, *map(str, folders[:3])], target.run)
     atheris.Fuzz()  # ends the process
     return 0
-
-
-def _escaped(word: bytes) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in word)
 
 
 if __name__ == "__main__":

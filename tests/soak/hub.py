@@ -153,11 +153,11 @@ def group(given: Given, folder: Path) -> Iterator[str]:
         path = folder / f"{workers}-workers"
         path.mkdir()
         scene = Group(path, given.times(1_000_000) // part, given.random("group"), workers)
-        killed = given.times(50) // part, given.times(20) // part, given.times(30) if workers else 0
-        found = asyncio.run(scene.run(*killed))
+        members, hubs, others = given.times(50) // part, given.times(20) // part, given.times(30) if workers else 0
+        found = asyncio.run(scene.run(members, hubs, others))
         yield (
-            f"{workers} workers; {found.clients_killed} members, {found.hubs_killed} hubs, {found.workers_killed} "
-            f"workers killed: {found.again:,} messages came again, {found.redelivered:,} of them told as such"
+            f"{workers} workers; {members} members, {hubs} hubs, {others} workers killed: {found.again:,} messages "
+            f"came again, {found.redelivered:,} of them told as such"
         )
 
 
