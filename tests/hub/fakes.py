@@ -150,10 +150,11 @@ def handler_of(
     overflow: Overflow = Overflow.DROP_OLDEST,
     name: str = "",
     frame_limit_bytes: int = ANY_FRAME_BYTES,
+    **more: Any,
 ) -> Handler:
     """Make a handler, which can send requests and replies if it is given an outlet."""
     limits = QueueLimits(messages=messages, bytes=limit_bytes, overflow=overflow)
-    more: dict[str, Any] = {"name": name, "address": "nowhere", "frame_limit_bytes": frame_limit_bytes}
+    more |= {"name": name, "address": "nowhere", "frame_limit_bytes": frame_limit_bytes}
     return Handler(outlet or FakeOutlet(), role=role, limits=limits, poster=outlet, **more)
 
 
