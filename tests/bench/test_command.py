@@ -32,11 +32,6 @@ def hub_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def read(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(path.read_bytes())
-    return document
-
-
 def test_a_benchmark_with_all_outputs(tmp_path: Path) -> None:
     figures, html = tmp_path / "figures.json", tmp_path / "page.html"
     done = hub_bench(
@@ -46,7 +41,7 @@ def test_a_benchmark_with_all_outputs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "messages/s" in done.stdout
     assert "latency, p99.9" in done.stdout
-    document = read(figures)
+    document = json.loads(figures.read_bytes())
     assert document["flawless"] is True
     assert [run["delivered"] for run in document["runs"]] == [800, 800]
     assert [run["lost"] for run in document["runs"]] == [0, 0]

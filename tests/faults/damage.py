@@ -12,6 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import pytest
+
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.block import Block, Record
 from hub.journal.manifest import range_of
@@ -250,10 +252,6 @@ def _cut(file: Path, random: Random) -> None:
     os.truncate(file, random.randrange(file.stat().st_size))
 
 
-def _delete(file: Path, random: Random) -> None:  # noqa: ARG001 -- as the others
-    file.unlink()
-
-
 def _replace(file: Path, random: Random) -> None:
     others = [other for other in sorted(file.parent.iterdir()) if other != file]
     file.write_bytes(random.choice(others).read_bytes())
@@ -264,22 +262,12 @@ WAYS = (
     Way("bit flipped in its end", _DATA, _flip_end),
     Way("sector of zeroes in a file", _DATA, _zero),
     Way("file cut off", _DATA, _cut),
-    Way("file lost", _DATA, _delete),
+    Way("file lost", _DATA, lambda file, _: file.unlink()),
     Way("another file in its place", _DATA, _replace),
     Way("bit flipped in the manifest", _MANIFEST, _flip_somewhere),
     Way("manifest cut off", _MANIFEST, _cut),
-    Way("manifest lost", _MANIFEST, _delete),
+    Way("manifest lost", _MANIFEST, lambda file, _: file.unlink()),
 )
-
-
-@contextmanager
-def _small_files() -> Iterator[None]:
-    before = parquet.FILE_BYTES, parquet.STRIPE_RECORDS, parquet.GROUP_RECORDS
-    parquet.FILE_BYTES, parquet.STRIPE_RECORDS, parquet.GROUP_RECORDS = 12_000, 32, 8
-    try:
-        yield
-    finally:
-        parquet.FILE_BYTES, parquet.STRIPE_RECORDS, parquet.GROUP_RECORDS = before
 
 
 class TierSample:
@@ -296,7 +284,9 @@ class TierSample:
                 end = first + random.choice([1, 7, 40])
                 store.add([_part(self.records, offset, random, _TIERED_SIZES_BYTES) for offset in range(first, end)])
                 store.commit(now_us=_AT_US)
-        with _small_files():
+        with pytest.MonkeyPatch.context() as patch:
+            for name, number in (("FILE_BYTES", 12_000), ("STRIPE_RECORDS", 32), ("GROUP_RECORDS", 8)):
+                patch.setattr(parquet, name, number)
             tier_copy(self.path, place_at(str(self.tier)), now_us=_AT_US)
         *older, newest = sorted(self.path.glob("*.seg"))
         self._sealed = int(newest.stem)

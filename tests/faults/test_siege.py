@@ -6,9 +6,8 @@ import asyncio
 import os
 import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -45,7 +44,10 @@ class Besieger(NamedTuple):
         random = Random(self.target)  # noqa: S311 -- to be repeated
         for _ in range(inputs):
             data = self.dress(mutator.make())
-            with _connection(where) as sock:
+            is_unix = where.scheme is Scheme.UNIX
+            with socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET) as sock:
+                sock.connect(where.path if is_unix else (where.host, where.port))
+                sock.settimeout(_PATIENCE_S)
                 try:
                     if self.brings_descriptors:
                         _send_with_descriptors(sock, data, random)
@@ -59,15 +61,6 @@ class Besieger(NamedTuple):
                     pass
                 if random.random() < 0.3:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-
-
-@contextmanager
-def _connection(where: Endpoint) -> Iterator[socket.socket]:
-    is_unix = where.scheme is Scheme.UNIX
-    with socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET) as sock:
-        sock.connect(where.path if is_unix else (where.host, where.port))
-        sock.settimeout(_PATIENCE_S)
-        yield sock
 
 
 def _send(sock: socket.socket, data: bytes, random: Random) -> None:
@@ -133,15 +126,6 @@ _ALL = (
 )
 
 
-def besiegers(endpoints: list[Endpoint], inputs: int) -> list[threading.Thread]:
-    threads = []
-    for besieger in _ALL:
-        (where,) = [endpoint for endpoint in endpoints if endpoint.scheme is besieger.scheme]
-        threads.append(threading.Thread(target=besieger.attack, args=(where, inputs), daemon=True))
-        threads[-1].start()
-    return threads
-
-
 _INPUTS = 25
 _KEPT = 4
 """Descriptors that a hub keeps once it has needed them: a reader of its journal, a file that tells of its memory."""
@@ -160,6 +144,7 @@ async def test_a_quiet_pair_beside_mutated_input(tmp_path: Path) -> None:
             return len(os.listdir(f"/proc/{hub.pid}/fd"))  # noqa: PTH208 -- a Path would be one for each
 
         url = hub.endpoints[0].location
+        pool = ThreadPoolExecutor(len(_ALL))
         async with (
             asyncio.timeout(8 * DEADLINE_S),
             connect(url) as reader,
@@ -167,14 +152,18 @@ async def test_a_quiet_pair_beside_mutated_input(tmp_path: Path) -> None:
             reader.subscribe("/quiet") as stream,
         ):
             before = descriptors()
-            threads = besiegers(hub.endpoints, _INPUTS)
+            doors = {endpoint.scheme: endpoint for endpoint in hub.endpoints}
+            start = asyncio.get_running_loop().run_in_executor
+            siege = asyncio.gather(*(start(pool, one.attack, doors[one.scheme], _INPUTS) for one in _ALL))
             sent = 0
-            while any(thread.is_alive() for thread in threads):
+            while not siege.done():
                 await writer.publish("/quiet", sent)
                 message = await anext(stream)
                 assert (message.topic, message.value) == ("/quiet", sent)
                 sent += 1
                 await asyncio.sleep(0.002)
+            await siege
+            pool.shutdown()
             await eventually(lambda: descriptors() <= before + _KEPT)
         hub.signal(signal.SIGTERM)
         code, log = await hub.wait_ended()

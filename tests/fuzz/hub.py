@@ -269,4 +269,4 @@ _PACKED_SUBSCRIBE = b"\x82\xa4type\xa9subscribe\xa8prefixes\x92\xa1/\xa5$hub/"
 
 def _told(context: dict[str, Any]) -> str:
     error = context.get("exception")
-    return context["message"] + "\n" + ("" if error is None else "".join(traceback.format_exception(error)))
+    return str(context["message"]) + "\n" + ("" if error is None else "".join(traceback.format_exception(error)))
