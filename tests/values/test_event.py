@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hub.journal.packing import pack
 from hub.labels.envelope import key_of
 from hub.messages.batch import Batch
-from hub.messages.frame import BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
+from hub.messages.frame import BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame
 from peers.values import Count, Timespan, Timestamp, decode, encode, from_msgpack
 from peers.values.event import NETWORK_TIMESTAMP, USER_METADATA, Event, NoEventError
 from peers.values.event_stream import closed_event, dropped_event, events_form, gone_event, recorded_events
@@ -98,25 +98,25 @@ def test_values(values: list[Any]) -> None:
     assert told(Batch.of("/a\u2028", values)) == (events, 0)
 
 
-def test_labels_and_names() -> None:
-    key, flags = key_of("/a", ["y", "x"], "org.example.Me")
-    frame = encode_frame(KIND_MESSAGES, b"\x01", key=key, flags=flags)
-    assert flags == FLAG_TAGGED
-    expected = {"topic": "/a", "labels": ["x", "y"], "sender": "org.example.Me", "value": 1}
-    assert told(Batch(frame, 1)) == ([("message", expected)], 0)
+KEY, FLAGS = key_of("/a", ["y", "x"], "org.example.Me")
+BAD = encode_frame(KIND_MESSAGES, b"\xc1", key=b"/a")
+GOOD = encode_frame(KIND_MESSAGES, b"\x01", key=b"/a")
+BROKEN = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x03\x01", key=b"/a", flags=FLAG_BATCH)
+TAGGED = encode_frame(KIND_MESSAGES, b"\x01", key=KEY, flags=FLAGS)
+OF_ZEEK = encode_frame(KIND_MESSAGES, encode(Count(3)), key=b"/a", flags=BROKER_FLAGS)
 
 
-def test_values_of_zeek() -> None:
-    frame = encode_frame(KIND_MESSAGES, encode(Count(3)), key=b"/a", flags=BROKER_FLAGS)
-    assert told(Batch(frame, 1)) == ([("message", {"topic": "/a", "value": 3})], 0)
-
-
-def test_what_has_no_form() -> None:
-    bad = encode_frame(KIND_MESSAGES, b"\xc1", key=b"/a")
-    good = encode_frame(KIND_MESSAGES, b"\x01", key=b"/a")
-    broken = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x03\x01", key=b"/a", flags=FLAG_BATCH)
-    dropped, one = ("dropped", {"count": 2}), ("message", {"topic": "/a", "value": 1})
-    assert told(Batch(bad + bad + good + broken, 6)) == ([dropped, one, ("dropped", {"count": 3})], 5)
+def test_labels_values_of_zeek_and_what_has_no_form() -> None:
+    one = ("message", {"topic": "/a", "value": 1})
+    labelled = {"topic": "/a", "labels": ["x", "y"], "sender": "org.example.Me", "value": 1}
+    assert told(Batch(TAGGED + OF_ZEEK, 2)) == (
+        [("message", labelled), ("message", {"topic": "/a", "value": 3})],
+        0,
+    )
+    assert told(Batch(BAD + BAD + GOOD + BROKEN, 6)) == (
+        [("dropped", {"count": 2}), one, ("dropped", {"count": 3})],
+        5,
+    )
 
 
 def test_what_else_is_told() -> None:
@@ -129,8 +129,7 @@ def test_what_else_is_told() -> None:
 
 def test_records() -> None:
     frames = b"".join(encode_frame(KIND_MESSAGES, msgspec.msgpack.encode(number), key=b"/a") for number in range(5))
-    bad = encode_frame(KIND_MESSAGES, b"\xc1", key=b"/a")
-    blocks = pack([(1_000_001, frames[: len(frames) // 5] + bad + frames[len(frames) // 5 :])], 100)
+    blocks = pack([(1_000_001, frames[: len(frames) // 5] + BAD + frames[len(frames) // 5 :])], 100)
     texts, left_out = recorded_events(blocks, 1000, 7)
     events = parsed(b"".join(texts))
     assert left_out is None
