@@ -56,7 +56,7 @@ async def test_refusals_as_they_come(browser: Browser, telling_hub: ScriptedHub)
         assert await cells(page, "audit", 1, 2, 3) == [
             ["signal", "reloaded the hub", 'changed: ["queue.messages"]'],
             ["ada", "closed connections of bob", "go"],
-            ["bob", "was rejected publish (12 times)", "not granted"],
+            ["bob", "was denied: publish (12 times)", "not granted"],
         ]
 
 
@@ -75,7 +75,7 @@ async def test_what_was_before(browser: Browser, telling_hub: ScriptedHub) -> No
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": [*RIGHTS["asks"], "$hub/audit"]}  # type: ignore[misc]
     async with browser.reuse_tab(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#audit tr').length === 50")
-        assert (await cells(page, "audit", 1, 2, 3))[0] == ["bob", "was rejected publish", "no 119"]
+        assert (await cells(page, "audit", 1, 2, 3))[0] == ["bob", "was denied: publish", "no 119"]
         await publish(page, ("$hub/audit", {"what": "refused", "user": "eve", "text": "now"}))
         await wait_shown(page, "document.querySelectorAll('#audit tr').length === 51")
         for count in (101, 121):
@@ -182,6 +182,6 @@ async def test_a_hub_with_users(browser: Browser, tmp_path: Path) -> None:
             with pytest.raises(NotAllowedError):
                 await bob.request("$hub/users", None)
             await wait_shown(page, "document.querySelector('#audit [data-what=refused]') !== null")
-            expected = ["bob", "was rejected request", "request '$hub/users': not granted to user 'bob'"]
+            expected = ["bob", "was denied: request", "request '$hub/users': not granted to user 'bob'"]
             assert expected in await cells(page, "audit", 1, 2, 3)
             assert page.complaints == []

@@ -211,7 +211,7 @@ const ENGLISH = {
     charts: { rate: "Recorded", waiting: "Waiting for the disk" },
     consumers: "Named consumers",
     noConsumers: "None yet.",
-    columns: ["Name", "Prefixes", "Behind", "State", "Clients", "In flight", "Acknowledged", "Redelivered", "Dead"],
+    columns: ["Name", "Prefixes", "Behind", "State", "Clients", "In flight", "Acked", "Redelivered", "Dead"],
     others: (/** @type {number} */ count) => `and ${plural(count, "more consumer, which is", "more consumers, which are")} less far behind`,
     keepsUp: "keeps up",
     nobody: "has no clients",
@@ -282,7 +282,7 @@ const ENGLISH = {
     noEvents: "No events yet.",
     earlier: "Earlier",
     /** @type {Record<string, string>} */
-    events: { refused: "was rejected", recognised: "signed in", kick: "closed connections of", reload: "reloaded the hub", drain: "drains the hub" },
+    events: { refused: "was denied:", recognised: "signed in", kick: "closed connections of", reload: "reloaded the hub", drain: "drains the hub" },
     times: (/** @type {number} */ count) => `(${count.toLocaleString("en")} times)`,
   },
   values: {
