@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from hub.settings.keys import KEYS
-from peers.cli.check import Health, check
 from tests.cli.programs import RunningHub, hub
 
 
@@ -38,9 +37,9 @@ def answering(answer: bytes, *, then_close: bool = True) -> Iterator[int]:
             thread.join()
 
 
-def found(capsys: pytest.CaptureFixture[str], url: str, **flags: float) -> tuple[int, str]:
-    code = check(url, **flags)  # type: ignore[arg-type]
-    return code, capsys.readouterr().out
+def found(url: str, *flags: str) -> tuple[int, str]:
+    result = hub("check", url, *flags)
+    return result.returncode, result.stdout.decode()
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "unix", "ws", "http"])
@@ -62,8 +61,7 @@ def test_a_hub_is_well(running_hub: RunningHub, scheme: str) -> None:
     ],
 )
 def test_no_hub_there_is_critical(url: str, said: str) -> None:
-    result = hub("check", url)
-    assert (result.returncode, result.stdout.decode()) == (2, f"critical: {said}\n")
+    assert found(url) == (2, f"critical: {said}\n")
 
 
 def test_the_url_comes_from_the_environment(running_hub: RunningHub) -> None:
@@ -84,19 +82,18 @@ def test_check_for_programs(running_hub: RunningHub) -> None:
     assert hub("check", "--json", "--quiet").stderr == b"hub: --json and --quiet exclude each other\n"
 
 
-def test_a_slow_hub_is_a_warning(running_hub: RunningHub, capsys: pytest.CaptureFixture[str]) -> None:
-    code, text = found(capsys, running_hub.tcp, warn_ms=0)
-    assert code == Health.WARNING
+def test_a_slow_hub_is_a_warning(running_hub: RunningHub) -> None:
+    code, text = found(running_hub.tcp, "--warn-ms", "0")
+    assert code == 1
     assert text.startswith("warning: ")
     assert text.endswith(" ms, more than 0 ms\n")
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
-def test_silence_is_critical(capsys: pytest.CaptureFixture[str], scheme: str) -> None:
+def test_silence_is_critical(scheme: str) -> None:
     with answering(b"", then_close=False) as port:
-        code, text = found(capsys, f"{scheme}://127.0.0.1:{port}", timeout=0.05)
-    assert code == Health.CRITICAL
-    assert text == f"critical: {scheme}://127.0.0.1:{port}: no answer within 0.05 s\n"
+        said = f"critical: {scheme}://127.0.0.1:{port}: no answer within 0.05 s\n"
+        assert found(f"{scheme}://127.0.0.1:{port}", "--timeout", "0.05") == (2, said)
 
 
 @pytest.mark.parametrize(
@@ -111,12 +108,10 @@ def test_silence_is_critical(capsys: pytest.CaptureFixture[str], scheme: str) ->
         ("ws", b"HTTP/1.1 503 Service Unavailable\r\n\r\nstopping", "GET /readyz: '503 Service Unavailable'"),
     ],
 )
-def test_another_answer_is_critical(
-    capsys: pytest.CaptureFixture[str], scheme: str, answer: bytes, reason: str
-) -> None:
+def test_another_answer_is_critical(scheme: str, answer: bytes, reason: str) -> None:
     with answering(answer) as port:
-        code, text = found(capsys, f"{scheme}://127.0.0.1:{port}")
-    assert code == Health.CRITICAL
+        code, text = found(f"{scheme}://127.0.0.1:{port}")
+    assert code == 2
     assert reason in text
     assert text.count("\n") == 1
 

@@ -16,6 +16,7 @@ import pytest
 
 from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.journal.store import Retention
+from peers.values import encode, value_of
 from peers.values.conversion import json_of
 from tests.cli.journals import AT_US, commit, complaint, fill, lines, opened, run
 from tests.cli.programs import PATIENCE_S, hub, interpreted, on_terminal, plain, screen
@@ -115,8 +116,6 @@ def test_values_without_a_form_are_marked_and_counted(path: Path) -> None:
 
 
 def test_zeek_values_are_converted(path: Path) -> None:
-    from peers.values import encode, value_of
-
     body = encode(value_of({"a": 1}))
     record(path, single("/zeek", bytes(body), BROKER_FLAGS) + single("/zeek", b"\xff", BROKER_FLAGS))
     good, bad = map(json.loads, hub("journal", "export", str(path)).stdout.splitlines())
