@@ -79,6 +79,9 @@ def test_no_hub_there() -> None:
     done = programs.hub("bench", "--url", "tcp://127.0.0.1:1", "--messages", "10")
     assert done.returncode == 1
     assert b"no connection to tcp://127.0.0.1:1: Connection refused; is a hub running there?" in done.stderr
+    done = programs.hub("bench", "--url", "tcp://127.0.0.1:1", "--hub-pid", "4194303")
+    assert done.returncode == 1
+    assert b"CPU time of process 4194303 cannot be read" in done.stderr
 
 
 Y = ("scenario", "y")

@@ -110,6 +110,14 @@ def only(cut: Framing, data: bytes, layout: Layout = LAYOUT) -> Shape | Control:
     return frame
 
 
+@pytest.mark.parametrize("count", [3, 15, 16, 2000, 65_536])
+def test_a_websocket_frame_with_values(count: int) -> None:
+    data = websocket_messages(LAYOUT, [(0, 20 + number) for number in range(count)])
+    shape = only(cut_websocket, data)
+    assert isinstance(shape, Shape)
+    assert (shape.values, shape.topic, len(data) - shape.first_value) == (count, 0, count * LAYOUT.value_bytes)
+
+
 HELLO = Hello(protocol=1, role="hub", id=bytes(16), queue=QueueWish(100, 200))
 WELCOME = {"type": "welcome", "hub": "00", "queue": {"messages": 100, "bytes": 200}}
 ERROR = {"type": "error", "code": 1008, "text": "no"}

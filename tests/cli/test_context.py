@@ -8,9 +8,8 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -24,9 +23,7 @@ from tests.cli.programs import PROJECT, RunningHub, hub, run_hub
 NOWHERE = "unix:///nonexistent/hub.sock"
 
 
-class Run(Protocol):
-    def __call__(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
-        """Run it to its end."""
+Run = Callable[..., subprocess.CompletedProcess[bytes]]
 
 
 @pytest.fixture
