@@ -344,6 +344,8 @@ def test_a_session_that_is_over_holds_nothing(end: str) -> None:
     match end:
         case "closed":
             session.close()
+            session.say(b"late")
+            assert session.take_outgoing() == b""
         case "answered":
             session.respond(HTTPStatus.OK, {"Connection": "close"})
         case "refused":

@@ -11,7 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
+from hub.policy.language import read_policy
 from peers.connections.http import LEAST_PAUSE_S, MOST_PAUSE_S, Stream
+from peers.daemon.reviewing import review
+from peers.users.tokens import Tokens
 from tests.connections.http.conftest import StartRecording
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -332,3 +335,14 @@ async def test_the_newest_stay(hub: Hub) -> None:
         pass
     assert event == Event("dropped", {"count": handler.dropped_messages})
     assert [number for number, _ in await client.values(HELD)] == list(range(total - HELD, total))
+
+
+async def test_a_right_that_is_taken(hub: Hub) -> None:
+    known = KnownTokens(hub)
+    client = await follow(hub, "prefix=/a&name=alice", f"Authorization: Bearer {known.token('alice')}")
+    policy = read_policy({"users": {"alice": ["writer"]}, "roles": {"writer": {"publish": ["/b"]}}}, "test")
+    hub.server.access.adopt(known._users._replace(policy=policy, tokens=Tokens(dict(known._tokens))))
+    hub.server.core.authority.adopt(policy)
+    await review(hub.server, was_open=False)
+    last = await client.event()
+    assert (last.name, last.value["code"]) == ("closed", CloseCode.NOT_ALLOWED)

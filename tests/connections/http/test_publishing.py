@@ -295,3 +295,19 @@ async def test_requests_drop_by_drop(hub: Hub) -> None:
     for client in bodies:
         assert (await client.answer()).status in {400, 408}
     await pair.talk()
+
+
+async def test_a_flood_of_requests(hub: Hub) -> None:
+    pair, client = await QuietPair.at(hub), await http(hub, receive_bytes=4096)
+    await client.publish("/t", 1)
+    hub.shrink_buffers()
+    flood = request("/v1/publish/t", "POST", JSON, "Content-Length: 1") + b"1"
+    connection = hub.connections[-1]
+    sent = 0
+    while connection.transport.is_reading():
+        sent += client.send_nowait((flood * 50)[sent % len(flood) :])
+        await pair.talk()
+        assert connection.transport.get_write_buffer_size() < 400_000
+    await pair.talk()
+    while not connection.transport.is_reading():  # it is read, and so it goes on
+        await client.answer()
