@@ -169,18 +169,6 @@ def _arguments() -> argparse.Namespace:
     return given
 
 
-def _tell_faults(summary: Summary, console: Console) -> None:
-    if (disturbance := summary.disturbance()) > _QUIET_LOAD:
-        console.print(
-            f"[yellow]The machine was not quiet: others used {disturbance:.2f} CPUs meanwhile. "
-            "CPU figures are too high, latencies and rates are worth nothing.[/]"
-        )
-    for run in summary.faults:
-        what = "LOST OR OUT OF ORDER" if run.wrong else "FAILED"
-        text = f"{run.workload}, {run.contestant}, repeat {run.repeat}: {run.wrong or run.failed}"
-        console.print(f"[bold red]{what}[/] {text}", highlight=False)
-
-
 def main() -> int:
     given = _arguments()
     console = Console(stderr=True)
@@ -213,10 +201,18 @@ def main() -> int:
             runs.append(measure(workload, name, broker, repeat, duration_s))
     summary = Summary(runs)
     print(summary.markdown(about))  # noqa: T201 -- a program
-    _tell_faults(summary, console)
+    if (disturbance := summary.disturbance()) > _QUIET_LOAD:
+        console.print(
+            f"[yellow]The machine was not quiet: others used {disturbance:.2f} CPUs meanwhile. "
+            "CPU figures are too high, latencies and rates are worth nothing.[/]"
+        )
+    for run in summary.faults:
+        what = "LOST OR OUT OF ORDER" if run.wrong else "FAILED"
+        text = f"{run.workload}, {run.contestant}, repeat {run.repeat}: {run.wrong or run.failed}"
+        console.print(f"[bold red]{what}[/] {text}", highlight=False)
     if given.json:
         settings = {"repeat": given.repeat, "scale": given.scale, "duration_s": {"flood": _FLOOD_S, "paced": _PACED_S}}
-        every = {"others_load": summary.disturbance(), "runs": list(map(asdict, runs))}
+        every = {"others_load": disturbance, "runs": list(map(asdict, runs))}
         given.json.write_text(json.dumps({"about": about, "settings": settings} | every, indent=1) + "\n")
     return 1 if summary.faults else 0
 

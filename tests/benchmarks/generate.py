@@ -71,9 +71,10 @@ class Stream:
         """Return whether `data`, up to `READ_BYTES` of it, is what stands at `position`."""
         return self._repeated.startswith(data, position % self.period_bytes)
 
-    def cut_out(self, position: int, size_bytes: int) -> bytes:
-        start = position % self.period_bytes
-        return self._repeated[start : start + size_bytes]
+    def before(self, position: int) -> bytes:
+        """Return what stands between `position` and the beginning of its unit."""
+        at = position % self.period_bytes
+        return self._repeated[at - position % self.unit_bytes : at]
 
     def messages(self, position: int) -> int:
         return position // self.unit_bytes * self.unit_messages
@@ -109,9 +110,8 @@ class Receiver:
             self._positions[0] += len(data)
             return
         if len(self._streams) == 1 and not self._held:
-            back = self._positions[0] % only.unit_bytes
-            self._positions[0] -= back
-            self._held = only.cut_out(self._positions[0], back)
+            self._held = only.before(self._positions[0])
+            self._positions[0] -= len(self._held)
         data = self._held + bytes(data)
         self._held = data[self._take_units(data) :]
         if len(self._streams) == 1 and only.matches(self._held, self._positions[0]):

@@ -63,6 +63,9 @@ def asked(running_hub: RunningHub) -> float:
     return float(line.split()[1])
 
 
+_MANY = 200  # more than three pages of a hub that is asked for nothing in particular
+
+
 def test_who_of_many(running_hub: RunningHub) -> None:
     host, _, port = running_hub.tcp.removeprefix("tcp://").rpartition(":")
     with ExitStack() as stack:
@@ -75,10 +78,6 @@ def test_who_of_many(running_hub: RunningHub) -> None:
         assert asked(running_hub) - before == 2
     assert {f"one of many {number}" for number in range(_MANY)} <= {one["name"] for one in found}
     assert len(found) == len({one["id"] for one in found})
-
-
-_MANY = 200
-"""More than three pages of a hub that is asked for nothing in particular."""
 
 
 def test_users(running_hub: RunningHub) -> None:
