@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hub import twins
+from hub import __version__, twins
 from hub.twins import TWINS
 from release.packages import copy_sources
 
@@ -135,7 +135,10 @@ def test_with_a_compiler_all_twins_are_built_and_nothing_else_is_carried_along(s
     assert twins_in(names) == set(TWINS)
     assert told(built) == []
     assert {name.rpartition(".")[2] for name in names}.isdisjoint({"c", "pyx", "pxi"})
-    assert {name.partition("/")[0] for name in names if "dist-info" not in name} == {"hub", "peers", "pyspark_hub"}
+    data = f"topichub-{__version__}.data"
+    tops = {name.partition("/")[0] for name in names if "dist-info" not in name}
+    assert tops == {"hub", "peers", "pyspark_hub", data}
+    assert {f"{data}/data/share/topichub/{name}" for name in ("hub.toml", "topichub.service")} <= set(names)
     assert {"hub/py.typed", "hub/messages/_runs.pyi", "peers/console/static/hub.js"} <= set(names)
 
 
