@@ -210,3 +210,6 @@ async def test_cancelled_waits() -> None:
     stream.put(batch(1, 2, 3))
     assert (await stream.receive()).value == 1
     assert values_of(stream.batch_nowait()) == [2, 3]
+    stream.close_nowait()
+    stream.put(batch(4))
+    assert (stream.buffered_bytes, stream.ended) == (0, True)
