@@ -72,11 +72,10 @@ def _reachable(endpoint: Endpoint) -> Endpoint:
 def _is_hub(endpoint: Endpoint) -> bool:
     try:
         answer_of(_reachable(endpoint), _ASK_S)
-    except RejectedError:  # a hub that asks for credentials
-        return True
     except HubError as error:
-        # One that asks for a certificate answers with an alert.
-        return "CERTIFICATE_REQUIRED" in (getattr(error.__cause__, "reason", "") or "")
+        # A hub that asks for credentials rejects this; one that asks for a certificate answers with an alert.
+        cause = error.__cause__
+        return isinstance(cause, RejectedError) or "CERTIFICATE_REQUIRED" in (getattr(cause, "reason", "") or "")
     return True
 
 

@@ -129,18 +129,19 @@ def test_the_command_and_its_exit_code(tmp_path: Path) -> None:
 
 
 async def test_the_bundle_of_a_running_hub_has_no_secrets(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    port, tcp_port = free_ports(2)
     (tmp_path / "admin.token").write_text(f"hub_{'secret' * 8}\n")
     (tmp_path / "admin.token").chmod(0o600)
-    settings = {"listen": [f"ws://127.0.0.1:{port}"], "access": {"admin_token": str(tmp_path / "admin.token")}}
+    listen = [f"ws://127.0.0.1:{port}", f"tcp://127.0.0.1:{tcp_port}"]
+    settings = {"listen": listen, "access": {"admin_token": str(tmp_path / "admin.token")}}
     async with Hub(settings=settings):
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "peers.cli", "doctor", "--bundle", str(tmp_path / "support.tar.gz"),
-            "--listen", f"ws://127.0.0.1:{port}", "--access-admin-token", str(tmp_path / "admin.token"),
+            *(f"--listen={url}" for url in listen), "--access-admin-token", str(tmp_path / "admin.token"),
             env=os.environ | {"HUB_TOKEN": "another-secret"}, stdout=subprocess.PIPE,
         )  # fmt: skip
         output, _ = await process.communicate()
-    assert b"a hub runs there" in output
+    assert output.count(b"a hub runs there") == len(listen)
     with tarfile.open(tmp_path / "support.tar.gz") as archive:
         files = {name.rpartition("/")[2]: archive.extractfile(name) for name in archive.getnames()}
         texts = {name: file.read() for name, file in files.items() if file is not None}
