@@ -248,7 +248,7 @@ def test_whoever_watches_is_told_of_hubs_and_links() -> None:
 
 
 def test_who_asks_again_and_again_is_answered_a_few_times_and_then_once_a_second() -> None:
-    a, _, link = pair()
+    a, b, link = pair()
     answers = []
     for number in range(100):
         a.mesh.hear(link, Wanted(a.id) if number % 2 else Digest(()))
@@ -258,6 +258,9 @@ def test_who_asks_again_and_again_is_answered_a_few_times_and_then_once_a_second
     assert again_s < 12
     a.mesh.check(again_s)
     assert a.id in {told.hub for told in a.mesh.take(link) if isinstance(told, Announcement)}
+    a.mesh.hear(link, Wanted(a.id))
+    disconnect(a, b)
+    assert a.mesh.check(again_s + 60) > again_s + 60, "a link that is gone is answered no more"
 
 
 def test_what_comes_and_goes_leaves_nothing_for_a_link_that_does_not_read() -> None:
