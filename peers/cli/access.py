@@ -48,7 +48,8 @@ class Place:
         access = load({"access": {"tokens": self.tokens}}, os.environ, self.config).settings.access
         if not access.tokens:
             raise FlagError(
-                f"no file of tokens is set: {_KEY} in the hub's file, {variable(_KEY)}, or {flag(_KEY)} FILE"
+                f"no file of tokens is set: {_KEY} in the hub's file (--config FILE), {variable(_KEY)}, or "
+                f"{flag(_KEY)} FILE"
             )
         return access
 

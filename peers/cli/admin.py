@@ -174,8 +174,8 @@ async def reload(
     Prints what has changed, or why nothing has.
     """
     answer = await ask("reload", hub, {"force": True} if force else None)
-    changed = ", ".join(answer["changed"]) or "no setting"
-    print(escaped(f"hub reload: read again; in force now: {changed}"))
+    changed = ", ".join(answer["changed"]) or "none"
+    print(escaped(f"hub reload: users, certificates and settings are read again; changed settings: {changed}"))
     if answer["needs_restart"]:
         print(escaped(f"hub reload: needs a restart: {', '.join(answer['needs_restart'])}"))
     if answer["closed"]:

@@ -35,12 +35,12 @@ _log = logging.getLogger("peers.client")
 
 
 def checked(token: object) -> str:
-    """Return `token` if it is a valid one; the text of the `UsageError` for others does not hold it."""
+    """Return `token` without blanks around it. The text of a `UsageError` does not hold it."""
     if not isinstance(token, str):
         raise UsageError(f"the client's token is a {type(token).__name__}, not a text")
     try:
         token.encode()
-        return check_token(token)
+        return check_token(token.strip())
     except UnicodeEncodeError as error:
         start = error.start
     except RejectedError as error:
@@ -100,7 +100,7 @@ class TokenSource:
     async def fresh(self) -> str:
         """Return a token; a function that fails is like a hub that is down: `ConnectionLostError`."""
         if not callable(self._token):
-            return self._token
+            return checked(self._token)
         try:
             async with asyncio.timeout(self._timeout_s):
                 given = self._token()

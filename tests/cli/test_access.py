@@ -160,7 +160,12 @@ def test_mistakes_of_token(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text("[users]\nalice = []\n")
     policy = {"HUB_ACCESS_POLICY": "policy.toml"}
     for arguments, variables, code, told in (
-        (("list",), {}, 2, "no file of tokens is set: access.tokens in the hub's file, HUB_ACCESS_TOKENS, or"),
+        (
+            ("list",),
+            {},
+            2,
+            "no file of tokens is set: access.tokens in the hub's file (--config FILE), HUB_ACCESS_TOKENS, or",
+        ),
         (("list",), SET, 1, "tokens: there is no such file; `hub token new USER` makes it"),
         (("revoke", "0"), SET, 1, "tokens: there is no such file"),
         (("new", "alice"), SET, 2, "the built-in policy has no user 'alice'"),

@@ -118,10 +118,12 @@ def test_reload(tmp_path: Path) -> None:
     config = tmp_path / "hub.toml"
     config.write_text("")
     with run_hub(tmp_path, "--config", str(config)) as running:
-        assert printed(running, "reload") == ["hub reload: read again; in force now: no setting"]
+        assert printed(running, "reload") == [
+            "hub reload: users, certificates and settings are read again; changed settings: none"
+        ]
         config.write_text("[queue]\nmessages = 7\n[journal]\ncommit_s = 0.5\n")
         assert printed(running, "reload") == [
-            "hub reload: read again; in force now: queue.messages",
+            "hub reload: users, certificates and settings are read again; changed settings: queue.messages",
             "hub reload: needs a restart: journal.commit_s",
         ]
         config.write_text("[queue\n")

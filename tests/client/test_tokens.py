@@ -253,6 +253,11 @@ def test_no_token(tmp_path: Path, content: bytes) -> None:
     assert SECRET not in str(refused.value)
 
 
+async def test_blanks_around_a_token_are_no_part_of_it() -> None:
+    for token in (f"{SECRET}\n", lambda: f" {SECRET}\r\n"):
+        assert await TokenSource(token, 60, print).fresh() == SECRET
+
+
 @pytest.mark.parametrize("path", ["/nowhere/token", "/", "a\0b"])
 def test_no_file(path: str) -> None:
     with pytest.raises(UsageError, match="cannot be read: "):

@@ -156,7 +156,7 @@ def test_a_hub_runs_from_its_wheel_and_says_whether_it_is_compiled(
 
 
 def test_a_service_with_tls_and_users_serves_a_client_of_another_environment(packages: Path, tmp_path: Path) -> None:
-    """The service file of the wheel, started as systemd does, with the settings of docs/how-to/network.md."""
+    """The service file of the wheel, started as systemd does, with the commented settings of its hub.toml."""
     hub_folder, client_folder, state = (tmp_path / name for name in ("hub", "client", "state"))
     installed(hub_folder, wheel(packages, platform="this"), "server", "fast")
     installed(client_folder, wheel(packages, "topichub_client", "this"))
@@ -164,14 +164,15 @@ def test_a_service_with_tls_and_users_serves_a_client_of_another_environment(pac
     authority = Authority(state)
     certificates = authority.issue("localhost")
     (port, page_port) = free_ports(2)
-    settings = (PROJECT / "docs/how-to/network.md").read_text().split("```toml\n")[1].split("```")[0]
+    share = hub_folder / "share" / "topichub"
+    settings = re.sub("^# ?", "", (share / "hub.toml").read_text().split("without the `# `.\n")[1], flags=re.MULTILINE)
     for given, used in {
         "0.0.0.0:7400": f"localhost:{port}", "0.0.0.0:7401": f"localhost:{page_port}",
-        "hub.pem": certificates.certificate, "hub.key": certificates.key,
+        "/run/topichub": state, "hub.pem": certificates.certificate, "hub.key": certificates.key,
     }.items():  # fmt: skip
         settings = settings.replace(given, str(used))
     (state / "hub.toml").write_text(settings)
-    unit = (hub_folder / "share" / "topichub" / "topichub.service").read_text()
+    unit = (share / "topichub.service").read_text()
     (command,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
     command = command.replace("/opt/topichub", str(hub_folder)).replace("/etc/topichub", str(state))
     token = run(hub_folder, "hub", "token", "new", "alice", "--role=member", f"--access-tokens={state}/tokens")

@@ -52,20 +52,24 @@ class Job:
     """
 
     def __init__(self, command: list[str], scratch: Path) -> None:
-        self._process = subprocess.Popen(
-            command,
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=os.environ | python_path() | {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)},
-        )
+        self._log = scratch / "job.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                start_new_session=True,
+                stdout=log,
+                stderr=log,
+                env=os.environ | python_path() | {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)},
+            )
 
     @property
     def running(self) -> bool:
         return self._process.poll() is None
 
     def wait(self) -> int:
-        return self._process.wait(PATIENCE_S)
+        code = self._process.wait(PATIENCE_S)
+        assert code == 0, f"the job failed:\n{self._log.read_text(errors='replace')[-4000:]}"
+        return code
 
     def kill(self) -> int:
         killed: set[int] = set()
@@ -163,7 +167,7 @@ def _run(query: Query, given: Kills, say: Say) -> None:
         begun = _wait_batch(job, query.checkpoint)
         if not job.running:
             say(f"kill {number}: it had ended before")
-            assert job.wait() == 0, "the job failed"
+            job.wait()
             continue
         begun_s = time.monotonic()
         if query.placed is None or number % 2:
