@@ -230,6 +230,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_mark = msgspec.msgpack.Decoder(Mark).decode
 
 
+_TIME_LIMIT_US = 2**63  # as in the head of an entry
 _TRAILER = Struct("<4sIQ8x")
 _TRAILER_MAGIC = b"HJT1"
 TRAILER_BYTES = _TRAILER.size
@@ -291,12 +292,14 @@ def parse_footer(payload: bytes | memoryview, place: int) -> Footer:
         raise JournalCorruptError(f"a footer that cannot be: {error}") from error
     if not _ascend(footer.rows, place):
         raise JournalCorruptError("the rows of a footer do not follow one another")
+    if not all(-_TIME_LIMIT_US <= row.earliest_us <= row.latest_us < _TIME_LIMIT_US for row in footer.rows):
+        raise JournalCorruptError("a row of a footer has times that cannot be")
     return footer
 
 
 def _ascend(rows: Iterable[Row], end: int) -> bool:
     edge = Row(HEADER_BYTES, 0, 0, 0, 0, 0, 0, b"")
-    last = Row(end, 0, 0, 2**63, 0, 0, 0, b"")
+    last = Row(end, 0, 0, OFFSET_LIMIT - 1, 0, 0, 0, b"")
     return all(
         one.place + one.stored_bytes <= following.place and one.next <= following.first and one.first <= one.next
         for one, following in pairwise([edge, *rows, last])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,6 +150,13 @@ def test_rows_that_cannot_be(rows: list[Row]) -> None:
     head = read_head(data)
     with pytest.raises(JournalCorruptError, match="do not follow one another"):
         parse_footer(payload_of(head, data[head.payload_from :]), PLACE)
+
+
+@pytest.mark.parametrize("times", [{"latest_us": 2**63}, {"earliest_us": 2**62}])
+def test_times_that_cannot_be(times: dict[str, int]) -> None:
+    rows = [ROWS[0]._replace(**times)]
+    with pytest.raises(JournalCorruptError, match="that cannot be"):
+        parse_footer(msgspec.msgpack.encode(FOOTER._replace(rows=rows)), PLACE)
 
 
 def test_row_of_an_entry() -> None:
