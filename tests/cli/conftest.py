@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from peers.daemon.daemon import Daemon
-from peers.daemon.sources import load
 from tests.cli.journals import AT_US, commit, fill, opened
 from tests.cli.programs import RunningHub, run_hub
+from tests.hubs.fixtures import journal_url
+
+__all__ = ["journal_url"]
 
 
 @pytest.fixture(scope="session")
@@ -39,13 +40,3 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def full(template: Path, path: Path) -> Path:
     shutil.copytree(template, path)
     return path
-
-
-@pytest.fixture
-async def journal_url(tmp_path: Path) -> AsyncIterator[str]:
-    """The address of a hub with a journal, in the test's own loop."""
-    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
-    daemon = Daemon(loaded, "test hub")
-    await daemon.start()
-    yield daemon.endpoints[0].location
-    await daemon.stop()

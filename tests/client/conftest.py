@@ -10,13 +10,14 @@ from peers.client import Client, connect
 from tests.client.scripted import ScriptedHub
 from tests.console.conftest import node_start, nodes
 from tests.forked.readers import forked_readers
-from tests.hubs.fixtures import StartHub, default_url, start_hub, uncaught
+from tests.hubs.fixtures import StartHub, default_url, journal_url, start_hub, uncaught
 from tests.hubs.hub import Hub
 from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 
 __all__ = [
     "default_url",
     "forked_readers",
+    "journal_url",
     "node_start",
     "nodes",
     "pytest_asyncio_loop_factories",

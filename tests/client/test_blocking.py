@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -241,15 +240,6 @@ def test_a_service_cannot_wait_for_its_own_client(hub: Hub) -> None:
 T = TypeVar("T")
 
 
-@pytest.fixture
-async def url(tmp_path: Path) -> AsyncIterator[str]:
-    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
-    daemon = Daemon(loaded, "test hub")
-    await daemon.start()
-    yield daemon.endpoints[0].location
-    await daemon.stop()
-
-
 def fill(client: BlockingClient, count: int) -> int:
     for number in range(count - 1):
         client.publish(f"/n/{number % 2}", number)
@@ -264,9 +254,9 @@ async def in_thread(url: str, work: Callable[[BlockingClient], T], **options: An
     return await asyncio.to_thread(run)
 
 
-async def test_the_journal_of_another_hub(url: str) -> None:
+async def test_the_journal_of_another_hub(journal_url: str) -> None:
     """Only the columns that are asked for cross the link, also where the hub between has that journal as its own."""
-    loaded = load({"listen": ["tcp://127.0.0.1:0"], "peers": [url], "journal": {"of": "test hub"}}, {})
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "peers": [journal_url], "journal": {"of": "test hub"}}, {})
     near = Daemon(loaded, "near")
     await near.start()
 
@@ -283,24 +273,24 @@ async def test_the_journal_of_another_hub(url: str) -> None:
             assert [messages.receive(timeout_s=30).value for _ in range(3)] == [1997, 1998, 1999]
 
     try:
-        await in_thread(url, lambda client: fill(client, 2000))
+        await in_thread(journal_url, lambda client: fill(client, 2000))
         await eventually(lambda: len(near.server.core.mesh.graph.reached) == 2)
         await in_thread(near.endpoints[0].location, work)
     finally:
         await near.stop()
 
 
-async def test_a_reader_may_stop_early(url: str) -> None:
+async def test_a_reader_may_stop_early(journal_url: str) -> None:
     def work(client: BlockingClient) -> tuple[int, int]:
         fill(client, 5000)
         first = next(iter(client.read(piece_bytes=1000)))
         assert client.read(epoch=7).epoch == 7
         return first.offset, client.journal().head
 
-    assert await in_thread(url, work) == (0, 5000)
+    assert await in_thread(journal_url, work) == (0, 5000)
 
 
-async def test_committed_parts_become_records_once(url: str) -> None:
+async def test_committed_parts_become_records_once(journal_url: str) -> None:
     def work(client: BlockingClient) -> None:
         for transaction in ("one", "two"):
             client.stage(transaction, 0, encode_values(b"/a", [encode_value("kept")]))
@@ -309,10 +299,10 @@ async def test_committed_parts_become_records_once(url: str) -> None:
             assert committed.again is (transaction == "two")
         assert [record.value for record in client.read()] == ["kept"]
 
-    await in_thread(url, work)
+    await in_thread(journal_url, work)
 
 
-async def test_bad_values_are_told_and_left_out(url: str) -> None:
+async def test_bad_values_are_told_and_left_out(journal_url: str) -> None:
     bad: list[BadMessage] = []
 
     def work(client: BlockingClient) -> list[Any]:
@@ -320,5 +310,5 @@ async def test_bad_values_are_told_and_left_out(url: str) -> None:
         client.commit("t", [0])
         return [record.value for record in client.read()]
 
-    assert await in_thread(url, work, on_bad_message=bad.append) == ["good"]
+    assert await in_thread(journal_url, work, on_bad_message=bad.append) == ["good"]
     assert [message.topic for message in bad] == ["/bad"]

@@ -20,7 +20,7 @@ from peers.wire.shared import Segment, encode_segment
 from tests.daemon.hub_process import HubProcess
 from tests.faults.kills import DEADLINE_S
 from tests.fuzz.hub import CLIENT, LINK
-from tests.fuzz.hub_targets import RAW, masked, messages_in, refitted_envelopes, refitted_frames
+from tests.fuzz.hub_targets import RAW, refitted_envelopes, refitted_frames, websocket_stream
 from tests.fuzz.target import Mutator, kept
 from tests.fuzz.targets import TARGETS
 from tests.hubs.eventually import eventually
@@ -99,13 +99,7 @@ def _shared_frames(data: bytes) -> bytes:
 def _websocket(opcode: int, subprotocol: str, path: str) -> Callable[[bytes], bytes]:
     greeting = upgrade(subprotocol, path=path)
 
-    def dress(data: bytes) -> bytes:
-        how, stream = data[:1] or b"\0", data[1:]
-        if not how[0] & RAW:
-            stream = b"".join(masked(opcode, payload) for payload in messages_in(stream))
-        return greeting + stream
-
-    return dress
+    return lambda data: greeting + websocket_stream(opcode, data)
 
 
 def _envelopes(data: bytes) -> bytes:

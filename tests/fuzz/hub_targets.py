@@ -192,13 +192,17 @@ def messages_in(data: bytes) -> list[bytes]:
     return found
 
 
+def websocket_stream(opcode: int, data: bytes) -> bytes:
+    """Return what follows the handshake: the messages in an input, masked, or an input as it is."""
+    how, stream = data[:1] or b"\0", data[1:]
+    return stream if how[0] & RAW else b"".join(masked(opcode, payload) for payload in messages_in(stream))
+
+
 def _websocket(opcode: int, subprotocol: str, path: str) -> Callable[[bytes], None]:
     greeting = upgrade(subprotocol, path=path)
 
     def run(data: bytes) -> None:
-        how, stream = data[:1] or b"\0", data[1:]
-        if not how[0] & RAW:
-            stream = b"".join(masked(opcode, payload) for payload in messages_in(stream))
+        stream = websocket_stream(opcode, data)
         with fuzzed_hub() as hub:
             hub.run("ws://127.0.0.1:1", stream, lambda wire: wire.bring(greeting))
 

@@ -96,11 +96,7 @@ class FakeOutlet:
     closed: list[tuple[int, str]] = field(default_factory=list)
 
     def send(self, batches: list[Batch]) -> None:
-        assert batches, "a write of nothing"
-        self.writes += 1
-        for batch in batches:
-            self.told.append(batch)
-            self.act()
+        self._write(batches)
 
     def send_gap(self, lost_messages: int) -> None:
         assert lost_messages > 0, "a gap of nothing"
@@ -108,10 +104,13 @@ class FakeOutlet:
         self.act()
 
     def post(self, items: list[Item]) -> None:
-        assert items, "a write of nothing"
+        self._write(items)
+
+    def _write(self, told: Sequence[Told]) -> None:
+        assert told, "a write of nothing"
         self.writes += 1
-        for item in items:
-            self.told.append(item)
+        for one in told:
+            self.told.append(one)
             self.act()
 
     def take(self) -> list[Item]:

@@ -5,16 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hub.settings.settings import Settings
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
 from peers.transport.endpoints import Endpoint
 from tests.hubs.hub import LOOPBACK, Hub
 from tests.loops import pytest_asyncio_loop_factories
 
-__all__ = ["StartHub", "default_url", "hub", "kept_hubs", "pytest_asyncio_loop_factories", "start_hub", "uncaught"]
+__all__ = [
+    "StartHub",
+    "default_url",
+    "hub",
+    "journal_url",
+    "kept_hubs",
+    "pytest_asyncio_loop_factories",
+    "start_hub",
+    "uncaught",
+]
 StartHub = Callable[..., Awaitable[Hub]]
 
 
@@ -64,3 +76,13 @@ async def start_hub(uncaught: None, default_url: str) -> AsyncIterator[StartHub]
 @pytest.fixture
 async def hub(start_hub: StartHub) -> Hub:
     return await start_hub()
+
+
+@pytest.fixture
+async def journal_url(tmp_path: Path) -> AsyncIterator[str]:
+    """The address of a hub with a journal."""
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
+    daemon = Daemon(loaded, "test hub")
+    await daemon.start()
+    yield daemon.endpoints[0].location
+    await daemon.stop()
