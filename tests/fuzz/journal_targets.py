@@ -329,12 +329,12 @@ def _tail() -> bytes:
 
 
 def _outline() -> bytes:
-    return parquet.pq.read_metadata(pa.BufferReader(_tail())).metadata[b"topichub"]
+    return parquet.pq.read_metadata(pa.BufferReader(_tail())).metadata[b"topichub"][8:]
 
 
 def _with_outline(outline: bytes) -> bytes:
-    sound = _outline()
-    footer = _tail()[:-8].replace(_varint(len(sound)) + sound, _varint(len(outline)) + outline)
+    sound, made = (b"%08x" % crc32(text) + text for text in (_outline(), outline))
+    footer = _tail()[:-8].replace(_varint(len(sound)) + sound, _varint(len(made)) + made)
     return footer + len(footer).to_bytes(4, "little") + _MAGIC
 
 

@@ -6,8 +6,9 @@
 
 A *stripe* is a range of offsets whose records are sorted by topic, then by offset: a reader of one topic reads its
 groups, and a reader of all topics sorts one stripe at a time. Any tool reads the file. The footer has, as `topichub`,
-the stripes and a checksum of each column of each group, and the manifest has a checksum of the footer: so all reads are
-verified. A file is made in memory, which limits it. Cost: 0.3 µs a record of 100 bytes, most of it sorting.
+the stripes and a checksum of each column of each group, behind a checksum of its own; the manifest has a checksum of
+the footer: so all reads are verified. A file is made in memory, which limits it. Cost: 0.3 µs a record of 100 bytes,
+most of it sorting.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _NAME = b"topichub"
 # Files whose bytes cost no round trip. Others are fetched ahead by threads of Arrow, which near ones do without: a
 # process that ends while such threads still rest was ended by SIGABRT now and then.
 _NEAR = (pa.BufferReader, pa.OSFile, pa.MemoryMappedFile)
+_CRC_DIGITS = 8  # before the outline
 _TAIL_BYTES = 8  # the end of a Parquet file: length of the footer, and a magic word
 
 
@@ -222,6 +224,10 @@ class _Outline(msgspec.Struct, frozen=True):
     holes: tuple[Hole, ...]
 
 
+def _checked(outline: bytes) -> bytes:
+    return b"%08x" % crc32(outline) + outline
+
+
 class FileMaker:
     """Makes a file."""
 
@@ -290,7 +296,7 @@ class FileMaker:
     def finish(self) -> tuple[memoryview, Entry]:
         self._end_stripe()
         outline = _Outline(self._journal.hex(), tuple(self._stripes), (self._first, self.next), tuple(self._holes))
-        self._writer.add_key_value_metadata({_NAME: msgspec.json.encode(outline)})
+        self._writer.add_key_value_metadata({_NAME: _checked(msgspec.json.encode(outline))})
         self._writer.close()
         data = memoryview(self._sink.getvalue()).cast("B")
         times, holes = self._times or (0, 0), tuple(self._holes)
@@ -335,7 +341,6 @@ def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
     times: list[int] = []
     for number, stripe in enumerate(opened.stripes):
         found = opened.table(number, range(len(stripe.crcs)))
-        opened.check_topics(number)
         records += len(found)
         raw_bytes += pc.sum(pc.binary_length(found.column("value"))).as_py()
         for one in pc.value_counts(found.column("topic")).to_pylist():
@@ -361,7 +366,10 @@ class Opened:
             metadata = pq.read_metadata(pa.BufferReader(tail))
             if not metadata.schema.to_arrow_schema().equals(SCHEMA):
                 raise JournalCorruptError("it has other columns than a file of a tier")
-            outline = msgspec.json.decode(metadata.metadata[_NAME], type=_Outline)
+            text = metadata.metadata[_NAME][_CRC_DIGITS:]
+            if metadata.metadata[_NAME] != _checked(text):
+                raise JournalCorruptError("the checksum of its outline does not match")
+            outline = msgspec.json.decode(text, type=_Outline)
             self._parquet = pq.ParquetFile(file, metadata=metadata, pre_buffer=not isinstance(file, _NEAR))
         except (pa.ArrowException, msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError) as error:
             raise JournalCorruptError(f"it is not a file of a tier: {error}") from error
@@ -401,12 +409,6 @@ class Opened:
         if table.schema.names != list(columns) or table.schema.types != types or digests(table) != expected:
             raise JournalCorruptError(f"the checksum of row group {number} does not match")
         return table
-
-    def check_topics(self, stripe: int) -> None:
-        """Compare the topics of a stripe's groups with its rows, for a file whose footer no manifest vouches for."""
-        for number, topics in enumerate(self.stripes[stripe].topics):
-            if _topics_of(self.table(stripe, [number], ("topic",))) != topics:
-                raise JournalCorruptError(f"row group {number} of a stripe has other topics than it says")
 
     def check(self) -> None:
         """Verify all rows against the entry; raises `JournalCorruptError`, or `OSError`."""
