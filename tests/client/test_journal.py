@@ -96,7 +96,7 @@ async def test_one_piece_is_asked_for_ahead() -> None:
         for _ in range(10):
             await asyncio.sleep(0)
         assert len(bench.access.asked) == number + 1
-    await pieces.aclose()
+    await pieces.aclose()  # type: ignore[attr-defined]
 
 
 async def test_what_was_read_is_lost() -> None:
@@ -137,7 +137,7 @@ async def test_who_stops_reading() -> None:
     await anext(pieces)
     for _ in range(10):
         await asyncio.sleep(0)
-    await pieces.aclose()
+    await pieces.aclose()  # type: ignore[attr-defined]
     assert bench.history.next == 0
     del pieces, bench
     assert len(asyncio.all_tasks()) == 1

@@ -20,7 +20,7 @@ from websockets.frames import Opcode
 from hub.messages.batch import encode_value
 from hub.messages.frame import encode_frame
 from peers.client import Client, MessageStream, RequestError, blocking, connect
-from peers.server.metrics import JOURNAL, METRICS, TIER
+from peers.server.metrics import JOURNAL, METRICS, TIER, Row
 from peers.transport.endpoints import Endpoint
 from peers.wire.kinds import Kind
 from peers.workers.gathering import WORKERS
@@ -67,7 +67,8 @@ def test_metrics(tmp_path: Path) -> None:
         name: sorted(set(re.findall(r'(\w+)="', said)) - {"worker", "le"})
         for name, said in re.findall(r"^(\w+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? [^ ]+$", page, re.MULTILINE)
     }
-    documented = {full_name(row): sorted(row.labels) for row in (*METRICS, *JOURNAL, *TIER, *WORKERS)}
+    rows: tuple[Row[Any], ...] = (*METRICS, *JOURNAL, *TIER, *WORKERS)
+    documented = {full_name(row): sorted(row.labels) for row in rows}
     lines = (" ".join([name, kind, *labels.get(name, documented[name])]) for name, kind in kinds.items())
     check("metrics.txt", lines)
 

@@ -72,9 +72,9 @@ async def _show(tcp: Endpoint, ws: Endpoint, secret: str, other: str) -> list[st
         encode_token(Renewal(1, secret)),
         Hello(protocol=1, role="client", token=secret).encode()[:-1] + b"\xff",
     ):
-        client = await RawClient.connect(tcp)
-        await client.send(stream)
-        client.close()
+        raw = await RawClient.connect(tcp)
+        await raw.send(stream)
+        raw.close()
     said: list[str] = []
     for endpoint in (tcp, ws):
         connecting = connect(endpoint.location, token=secret, name="me", reconnect=False)

@@ -29,7 +29,8 @@ from peers.transport.endpoints import Endpoint
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.zeek.broker.session import NEED_DATA, Peered, PeerKnown, Session
+from peers.wire.scanner import NEED_DATA
+from peers.zeek.broker.session import Peered, PeerKnown, Session
 from tests.hubs.mesh_peer import hub_hello
 from tests.hubs.raw_websocket import frame, text, upgrade
 from tests.wire.pair import Table

@@ -21,6 +21,7 @@ import msgspec
 from websockets.frames import Frame as WebSocketFrame
 from websockets.frames import Opcode
 from websockets.server import ServerProtocol
+from websockets.speedups import apply_mask
 
 from hub.errors import JournalCorruptError
 from hub.journal.block import Block
@@ -35,7 +36,8 @@ from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch, decode_body, read_values
 from peers.client.websocket import WebSocketConversation
 from peers.client.wire import WireConversation
-from peers.websocket.zeek_bridge import BridgeSession, Opened, Publication
+from peers.commands.commands import Publication
+from peers.websocket.zeek_bridge import BridgeSession, Opened
 from peers.wire.control import Notice, encode_notice, encode_origin, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -46,7 +48,7 @@ from tests.client.test_routes import UNREADABLE
 from tests.fuzz.hub import CLIENT, LINK, FuzzedHub
 from tests.fuzz.journal_targets import blocks
 from tests.fuzz.target import Target
-from tests.hubs.raw_websocket import MASK, apply_mask, request, upgrade
+from tests.hubs.raw_websocket import MASK, request, upgrade
 from tests.websocket.reading import events_of
 from tests.wire.test_session import ALLOWED, BODIES
 from tests.zeek.broker.recorded import CONNECTIONS, connection

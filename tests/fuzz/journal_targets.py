@@ -21,6 +21,7 @@ from zlib import crc32
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal import packing
@@ -329,7 +330,7 @@ def _tail() -> bytes:
 
 
 def _outline() -> bytes:
-    return parquet.pq.read_metadata(pa.BufferReader(_tail())).metadata[b"topichub"][8:]
+    return pq.read_metadata(pa.BufferReader(_tail())).metadata[b"topichub"][8:]
 
 
 def _with_outline(outline: bytes) -> bytes:

@@ -50,7 +50,7 @@ class Authority:
             name, subject, key.public_key(), x509.random_serial_number(), now - day, now + day
         )
         if names:
-            other = x509.UnrecognizedExtension(x509.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, names)
+            other = x509.UnrecognizedExtension(x509.oid.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, names)
             made = made.add_extension(other, critical=False)
         files = Files(f"{self._folder / stem}.pem", f"{self._folder / stem}.key")
         pem = serialization.Encoding.PEM

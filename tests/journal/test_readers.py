@@ -131,7 +131,7 @@ def test_the_program(path: Path, monkeypatch: pytest.MonkeyPatch, *, dies: bool)
     """Takes a path and a descriptor, gives way to the hub, and ends when the hub does, also in the middle."""
     ours, theirs = socket.socketpair()
     nice: list[int] = []
-    monkeypatch.setattr(reader.os, "nice", nice.append)
+    monkeypatch.setattr("peers.journal.reader.os.nice", nice.append)
     monkeypatch.setattr(sys, "argv", ["reader", str(path), "", str(theirs.detach())])
     ours.sendall(encode_fetch(Fetch(1)))
     if dies:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError
+from hub.journal.segment import read_head
 from peers.journal import segment as segment_module
 from peers.journal import view as view_module
 from peers.journal.store import Retention
@@ -148,8 +149,7 @@ def test_blocks(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     prefixes = tuple(f"/{number}" for number in range(10_000))
     assert offsets(view.fetch(0, None, (*prefixes, "/t/1"), LOTS).blocks) == list(range(1, 70, 3))
     row = next(iter(view.rows()))
-    known = segment_module.read_head
-    monkeypatch.setattr(segment_module, "read_head", lambda data: known(data)._replace(codec=99))
+    monkeypatch.setattr(segment_module, "read_head", lambda data: read_head(data)._replace(codec=99))
     with pytest.raises(JournalUnavailableError, match="codec 99: not known to this version"):
         view.block(row)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterable
 from typing import Any
 
 from hub.errors import CloseCode
@@ -317,7 +318,8 @@ async def test_little_is_unsent_and_the_hubs_own_topics_do_not_cross(north: Hub,
 
 
 def unsent_bytes(hub: Hub) -> list[int]:
-    socks = [one.transport.get_extra_info("socket") for one in hub.server.connections]
+    connections: Iterable[Any] = hub.server.connections
+    socks = [one.transport.get_extra_info("socket") for one in connections]
     return sorted(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) for sock in socks)
 
 

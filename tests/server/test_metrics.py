@@ -23,7 +23,7 @@ from hub.quotas import Resource
 from hub.settings.settings import JournalSettings, Settings, StoresSettings
 from hub.stores.command import Command
 from peers.journal.journal import Journal
-from peers.server.metrics import JOURNAL, METRICS, TIER, HubCollector, exposition, families
+from peers.server.metrics import JOURNAL, METRICS, TIER, HubCollector, Row, exposition, families
 from peers.server.server import Server
 from peers.server.traffic import Carried, EndedLink, Peer
 from peers.users.identity import Proof
@@ -287,7 +287,7 @@ class Family(NamedTuple):
     labels: frozenset[str]
 
 
-ROWS = {full_name(row): row for row in (*METRICS, *JOURNAL, *TIER, *WORKERS)}
+ROWS: dict[str, Row[Any]] = {full_name(row): row for row in (*METRICS, *JOURNAL, *TIER, *WORKERS)}
 
 
 def documented() -> dict[str, Family]:

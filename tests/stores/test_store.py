@@ -127,7 +127,12 @@ class _Model:
                 "add": empty,
             }[kind]
         if kind in {"add", "subtract"}:
-            names = {str: "append", Set: "insert remove", Table: "insert_entry remove", tuple: "push pop"}
+            names: dict[type, str] = {
+                str: "append",
+                Set: "insert remove",
+                Table: "insert_entry remove",
+                tuple: "push pop",
+            }
             kind = names.get(type(old), "increment decrement").split()[-1 if kind == "subtract" else 0]
             self._need(kind != "append" or type(value) is str)
         return self._typed(kind, old, value)

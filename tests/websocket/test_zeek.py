@@ -17,6 +17,7 @@ from hub.labels.envelope import tagged
 from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.routing.subscriptions import Filter
+from peers.commands.commands import Publication
 from peers.values import CONVERTED_LIMIT_BYTES
 from peers.websocket.batches import ITEMS_LIMIT, encode_message
 from peers.websocket.session import AnsweredError
@@ -26,7 +27,6 @@ from peers.websocket.zeek_bridge import (
     Event,
     Failure,
     Opened,
-    Publication,
 )
 from peers.websocket.zeek_codec import SPLIT_LIMIT_MESSAGES, Wanted, texts, zeek_codec, zeek_form
 from peers.wire.events import Closing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -268,13 +269,13 @@ def test_a_topic_is_looked_up_once() -> None:
 
 @pytest.mark.parametrize("large", [10, 100_000])
 def test_requests_and_replies_of_any_size(large: int) -> None:
-    items = [Request(b"/sum", 7, 1000, b"r" * large), Reply(9, 0, b"s" * large)]
+    items: list[Any] = [Request(b"/sum", 7, 1000, b"r" * large), Reply(9, 0, b"s" * large)]
     scanner = Scanner(table(), LIMIT_BYTES)
     scanner.feed(b"".join(item.encode() for item in items))
     request, reply = scanner.next_item(), scanner.next_item()
     assert isinstance(request, Frame)
     assert isinstance(reply, Frame)
     assert isinstance(request.body, memoryview if large > 4096 else bytes)
-    decoded = [Request.decode(request), Reply.decode(reply)]
+    decoded: list[Any] = [Request.decode(request), Reply.decode(reply)]
     assert decoded == items
     assert [type(item.values) for item in decoded] == [bytes, bytes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -270,12 +271,12 @@ async def test_a_reader_that_is_busy_is_asked_again(
     read = hub.journal._pieces._read
     refused = []
 
-    def busy_at_first(order: bytes, deliver: object, _: object) -> None:
+    def busy_at_first(order: Any, deliver: Any, turn: Any) -> None:
         if len(refused) < 3:
             refused.append(order)
-            deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"))  # type: ignore[operator]
+            deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"))
         else:
-            read(order, deliver)  # type: ignore[arg-type]
+            read(order, deliver, turn)
 
     monkeypatch.setattr(hub.journal._pieces, "_read", busy_at_first)
     client = await follow(hub, "prefix=/a&from=0")

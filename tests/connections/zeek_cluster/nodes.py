@@ -113,10 +113,10 @@ class ZeekNode(ZmqNode):
 
     def run(self) -> ZeekNode:
         while self._told_until < len(self.told):
-            is_wanted, topic = self.told[self._told_until]
+            is_wanted, told = self.told[self._told_until]
             self._told_until += 1
-            if topic.startswith(_NODE_ID):
-                (self._comes if is_wanted else self._goes)(topic[len(_NODE_ID) : -1])
+            if told.startswith(_NODE_ID):
+                (self._comes if is_wanted else self._goes)(told[len(_NODE_ID) : -1])
         while self._got_until < len(self.events):
             topic, sender, serializer, payload = self.events[self._got_until]
             self._got_until += 1

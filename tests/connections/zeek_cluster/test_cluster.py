@@ -335,6 +335,7 @@ async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode) -> Non
 async def test_silence_ends_no_connection(hub: Daemon, kind: str) -> None:
     raw = await Raw.connect(hub, kind)
     await eventually(lambda: any(one.handler for one in hub.server.connections))
+    connection: Any
     (connection,) = hub.server.connections
     assert connection.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     connection.liveness = Liveness(hub.server.loop.time(), 0.1, 0.1)
@@ -387,7 +388,7 @@ async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNod
     assert sum(line["messages"] for line in skipped) == 2
 
 
-FOLDER = Path(__file__).parents[2] / "zeek" / "zmtp" / "recordings"
+FOLDER = Path(__file__).parents[2] / "zeek" / "zmtp" / "recorded"
 BATCHES = [
     [bytes.fromhex(part) for part in json.loads(line)["parts"]]
     for line in (FOLDER / "z03-log-batches.jsonl").read_text().splitlines()

@@ -32,7 +32,7 @@ SERVER_PUBLIC, SERVER_SECRET = zmq.curve_keypair()
 CLIENT_PUBLIC, CLIENT_SECRET = zmq.curve_keypair()
 OTHER_PUBLIC, OTHER_SECRET = zmq.curve_keypair()
 
-BATCHES = Path(__file__).parents[2] / "zeek" / "zmtp" / "recordings" / "z03-log-batches.jsonl"
+BATCHES = Path(__file__).parents[2] / "zeek" / "zmtp" / "recorded" / "z03-log-batches.jsonl"
 
 
 def as_client(public: bytes = CLIENT_PUBLIC, secret: bytes = CLIENT_SECRET, server: bytes = SERVER_PUBLIC) -> Secure:

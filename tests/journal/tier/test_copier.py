@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
-from peers.journal.tier import copier as copier_module
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
 from peers.journal.tier.tiering import TIER_FILE, read_copied
+from peers.journal.view import View
 from tests.journal.files import AT_US, everything, fill, hurt_block, opened
 from tests.journal.tier.made import FOR_EVER, copied, copy, files_of, id_of, journal
 
@@ -259,14 +259,14 @@ def test_segments_that_are_joined_while_they_are_copied(
     path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = iter([JournalCorruptError("gone")])
-    original = copier_module.View.block
+    original = View.block
 
     def block(self: Any, row: Any) -> Any:
         for error in calls:
             raise error
         return original(self, row)
 
-    monkeypatch.setattr(copier_module.View, "block", block)
+    monkeypatch.setattr(View, "block", block)
     copier = Copier(str(path), folder, FOR_EVER)
     with pytest.raises(JournalUnavailableError, match="has changed"):
         copier.step(AT_US)

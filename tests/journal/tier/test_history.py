@@ -19,6 +19,7 @@ from hub.policy.grants import allows_by
 from peers.journal.history import History
 from peers.journal.tier import parquet, tier_view
 from peers.journal.tier.copier import TierRetention
+from peers.journal.tier.parquet import blocks_of
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
 from peers.journal.view import LARGE_FACTOR, Extent
 from tests.journal.files import AT_US, everything, fill, flip, hurt_block, opened, records, segments
@@ -148,13 +149,12 @@ def test_one_answer_does_not_take_long(
 
 def test_stripes_are_kept(kept: Kept, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
-    original = tier_view.blocks_of
 
-    def blocks_of(found: Any) -> list[bytes]:
+    def counted(found: Any) -> list[bytes]:
         decoded.append(len(found))
-        return original(found)
+        return blocks_of(found)
 
-    monkeypatch.setattr(tier_view, "blocks_of", blocks_of)
+    monkeypatch.setattr(tier_view, "blocks_of", counted)
     for start in range(8):
         history.fetch(start, start + 1, ("",), LOTS)
     assert len(decoded) == 1

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from hub.errors import UsageError
-from peers.journal.tier import place as place_module
 from peers.journal.tier.place import (
     HASTY,
     AbsentError,
@@ -73,7 +72,7 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(place_module.os, "fsync", fail)
+        patch.setattr("peers.journal.tier.place.os.fsync", fail)
         with pytest.raises(TierUnavailableError, match="No space left"):
             place.write("a/two", b"2")
     assert place.sizes("a") == {"one": 1}

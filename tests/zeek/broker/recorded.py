@@ -11,8 +11,9 @@ from typing import Any
 
 from hub.messages.frame import Frame, iterate_frames
 from hub.messages.stretch import Run, Stretch
+from peers.wire.scanner import NEED_DATA
 from peers.zeek.broker.messages import LENGTH, Envelope, EnvelopeType, decode_envelope, decode_filter
-from peers.zeek.broker.session import NEED_DATA, Event, PeerKnown, Role, Session
+from peers.zeek.broker.session import Event, PeerKnown, Role, Session
 from tests.wire.pair import Table, Way, runs_in
 
 LOW = bytes.fromhex("11111111111141118111111111111111")

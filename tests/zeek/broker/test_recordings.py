@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from hub.messages.frame import Encoding
+from peers.zeek.broker.envelopes import Skipped
 from peers.zeek.broker.messages import BrokerCode, Envelope, EnvelopeType, encode_envelope
-from peers.zeek.broker.session import Drained, Ended, FilterChanged, Peered, Role, Skipped
+from peers.zeek.broker.session import Drained, Ended, FilterChanged, Peered, Role
 from tests.wire.pair import parts
 from tests.zeek.broker.recorded import CONNECTIONS, HIGH, Direction, Reported, Side, connection, errors, framed, side_of
 

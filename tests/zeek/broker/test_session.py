@@ -11,7 +11,9 @@ from hub.messages.stretch import Run
 from hub.prefixes import PrefixMultimap
 from hub.routing.routes import Routes
 from peers.values.binary import length_bytes
+from peers.wire.scanner import NEED_DATA
 from peers.zeek.broker import messages
+from peers.zeek.broker.envelopes import Skipped
 from peers.zeek.broker.messages import (
     LENGTH,
     NIL_ID,
@@ -37,7 +39,6 @@ from peers.zeek.broker.messages import (
     minimal_prefixes,
 )
 from peers.zeek.broker.session import (
-    NEED_DATA,
     PING_LIMIT_BYTES,
     Drained,
     Ended,
@@ -46,7 +47,6 @@ from peers.zeek.broker.session import (
     PeerKnown,
     Role,
     Session,
-    Skipped,
     State,
 )
 from tests.wire.pair import Table, parts

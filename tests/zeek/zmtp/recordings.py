@@ -24,7 +24,7 @@ STORIES = {
 }
 """What was recorded as nodes see it; and of each a moment at which the broker was away, seconds."""
 
-_FOLDER = Path(__file__).with_name("recordings")
+_FOLDER = Path(__file__).with_name("recorded")
 
 
 def wire(name: str) -> dict[tuple[str, str], list[bytes]]:

@@ -26,7 +26,7 @@ from peers.zeek.zmtp.logs import FIELDS_LIMIT, RECORDS_AT_ONCE, LogBatch, LogBat
 from peers.zeek.zmtp.session import Ended, Greeting, Ready, encode_properties
 from tests.zeek.zmtp.test_events import Table
 
-FOLDER = Path(__file__).with_name("recordings")
+FOLDER = Path(__file__).with_name("recorded")
 
 UNIT = bytes.fromhex(
     "0000000c" + b"Log::UNKNOWN".hex() + "00000010" + b"Log::WRITER_NONE".hex() + "00000007" + b"default".hex()
