@@ -300,6 +300,11 @@ class Connection(asyncio.Protocol):
         """How the far side was authenticated; empty if it was not asked."""
         return "" if self.identity is None else self.identity.how
 
+    @property
+    def user(self) -> str:
+        """The authenticated user; empty if everyone may do everything."""
+        return "" if self.identity is None or self.server.access.is_open else self.identity.user
+
     def join(self, handler: Handler) -> None:
         self.handler = handler
         handler.share, self._place = self._place, None

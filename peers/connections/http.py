@@ -513,8 +513,10 @@ class HttpConversation(ClientConversation):
         handler = self._join_client(client_name(request.headers), self._queue, posts=False)
         self._commands = Commands(self._server, handler, self)
         connection.opened()
-        name, protocol = handler.name, connection.protocol
-        self._server.log.info("client connected", address=connection.address, name=name, protocol=protocol)
+        name, user = handler.name, connection.user
+        self._server.log.info(
+            "client connected", address=connection.address, name=name, user=user, protocol=connection.protocol
+        )
         return True
 
     # POST.

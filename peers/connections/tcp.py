@@ -337,8 +337,14 @@ class TcpConversation(ClientConversation):
         connection.charge_user()
         connection.software = hello.software[:SOFTWARE_CHARACTERS]
         connection.opened()
-        overflow = handler.limits.overflow.value
-        server.log.info(text, address=connection.address, name=hello.name, software=hello.software, overflow=overflow)
+        server.log.info(
+            text,
+            address=connection.address,
+            name=hello.name,
+            user=connection.user,
+            software=hello.software,
+            overflow=handler.limits.overflow.value,
+        )
 
     # A link of `peers.server.links`.
 

@@ -348,9 +348,7 @@ class HubClient(WebSocketConversation):
             self.session.send(Confirmed(renewal.request, until=None if left_s == math.inf else max(0.0, left_s)))
 
     def welcome(self, limits: QueueLimits) -> None:
-        server, identity = self._server, self._connection.identity
-        left_s = self._connection.proof_left_s()
-        user = "" if identity is None or server.access.is_open else identity.user
+        server, left_s = self._server, self._connection.proof_left_s()
         self.session.send(
             Welcome(
                 server.id.hex(),
@@ -359,7 +357,7 @@ class HubClient(WebSocketConversation):
                 server.settings.limits.frame_bytes,
                 journal=server.journal.id.hex() or UNSET,
                 until=UNSET if left_s == math.inf else max(0.0, left_s),
-                user=user or UNSET,
+                user=self._connection.user or UNSET,
                 anonymous=server.access.anonymous or UNSET,
             )
         )
@@ -479,6 +477,7 @@ class ZeekClient(WebSocketConversation):
 
 
 def _log_connected(connection: Connection, name: str, limits: QueueLimits) -> None:
+    overflow = limits.overflow.value
     connection.server.log.info(
-        "client connected", address=connection.address, name=name, overflow=limits.overflow.value
+        "client connected", address=connection.address, name=name, user=connection.user, overflow=overflow
     )

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from hub.errors import CloseCode, NotRecognisedError
 from hub.policy.language import read_policy
 from hub.settings.settings import AccessSettings, Settings
+from peers.client import connect
 from peers.connections.connection import Connection
 from peers.wire.control import (
     TOKEN_LIMIT_BYTES,
@@ -74,6 +75,18 @@ async def test_a_token_that_is_not_known(hub: Hub, known: KnownTokens, token: st
     (line,) = [line for line in lines if line["event"] == "not recognised"]
     assert line["address"]
     assert token.strip() == "" or token not in str(lines)
+
+
+async def test_the_log_has_the_user(start_hub: StartHub) -> None:
+    hub = await start_hub("tcp://127.0.0.1:0")
+    await hub.listen("ws://127.0.0.1:0")
+    token = KnownTokens(hub).token("alice")
+    with capture_logs() as lines:
+        for endpoint in hub.endpoints:
+            async with connect(endpoint.location, token=token, name="me"):
+                pass
+    found = [(line["name"], line["user"]) for line in lines if line["event"] == "client connected"]
+    assert found == [("me", "alice")] * 2
 
 
 async def test_the_hubs_own_account(start_hub: StartHub, tmp_path: Path) -> None:
