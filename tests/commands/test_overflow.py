@@ -73,6 +73,8 @@ async def test_disconnect(place: Place) -> None:
         ((_, left),) = await watcher.values(1)
     assert left["reason"].startswith("queue full")
     assert left["reason"].endswith("(4008)")
+    totals = place.hub.server.core.statistics().dropped_messages_total
+    assert totals == {Overflow.DISCONNECT: handler.dropped_messages}
 
 
 async def test_overflow_is_announced(place: Place) -> None:
