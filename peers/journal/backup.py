@@ -73,7 +73,7 @@ def copy_journal(source: str, target: str, on_segment: OnSegment = lambda *_: No
                 copied_bytes += size
             if tier is not None:  # behind the segments: without one, the folder would not be a journal
                 Path(target, TIER_FILE).write_bytes(tier)
-            for first in set(firsts(target)).difference(offsets):  # the journal has deleted it since the last copy
+            for first in set(firsts(target)).difference(firsts(source)):  # the journal has deleted it meanwhile
                 Path(segment_path(target, first)).unlink()
             folder.sync()
     finally:

@@ -9,8 +9,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from peers.embedding import Hub
+from peers.journal.backup import copy_journal
 from tests.cli.journals import commit, complaint, fill, lines, opened, run
-from tests.journal.files import flip, segments
+from tests.journal.files import everything, flip, segments
 
 
 async def test_a_backup_of_a_busy_hub_and_its_restore_lose_nothing_that_was_confirmed(tmp_path: Path) -> None:
@@ -62,6 +63,21 @@ def test_only_new_segments_are_copied_and_deleted_ones_are_deleted(tmp_path: Pat
     )
     assert {oct(path.stat().st_mode)[-3:] for path in segments(backup)} == {"600"}
     assert backup.stat().st_mode & 0o777 == 0o700
+
+
+def test_segments_that_are_deleted_while_they_are_copied(tmp_path: Path) -> None:
+    journal, backup = tmp_path / "journal", tmp_path / "backup"
+    with closing(opened(journal, segment_bytes=1)) as store:
+        fill(store, 5)
+
+    def delete(_: str, number: int, __: int) -> None:
+        if number == 1:  # the first one is copied, the second one not yet
+            for path in segments(journal)[:2]:
+                path.unlink()
+
+    copied = copy_journal(str(journal), str(backup), delete)
+    assert [path.name for path in segments(backup)] == [path.name for path in segments(journal)]
+    assert len(everything(backup)) == copied.next - copied.first
 
 
 def test_a_backup_touches_nothing_that_is_not_an_earlier_one(tmp_path: Path) -> None:
