@@ -124,7 +124,7 @@ class Reloading:
 
     def _end(self, later: Later, error: HubError | None, reloaded: Reloaded | None = None) -> None:
         self._task = None
-        self._manager.ready()
+        self._manager.ready("" if error is None else f"reload rejected: {error}")
         if error is not None:
             later.fail(error)
         elif reloaded is not None:

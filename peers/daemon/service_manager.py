@@ -49,9 +49,11 @@ class ServiceManager:
             self._socket.setblocking(False)
             self._beat()
 
-    def ready(self) -> None:
-        """The hub is up, or a reload is over, also one that failed."""
-        self._say(b"READY=1")
+    def ready(self, status: str | None = None) -> None:
+        """The hub is up, or a reload is over, also one that failed; `systemctl status` shows `status`, one line."""
+        self._say(
+            b"READY=1" if status is None else b"READY=1\nSTATUS=%b" % " ".join(status.split()).encode(errors="replace")
+        )
 
     def reloading(self) -> None:
         self._say(b"RELOADING=1\nMONOTONIC_USEC=%d" % (time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000))

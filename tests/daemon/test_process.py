@@ -260,7 +260,7 @@ async def test_a_socket_that_is_full(manager: Manager, tell: Tell) -> None:
 async def state_of(manager: Manager) -> str:
     while (told := await manager.told()) == "WATCHDOG=1":
         pass
-    return told.splitlines()[0]
+    return "RELOADING=1" if told.startswith("RELOADING=1\n") else told
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -268,7 +268,9 @@ async def test_a_managed_hub(start_process: StartProcess, connect: Connect, tmp_
     manager = Manager(str(tmp_path / "notify"))
     variables = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "20000"}
     journal = ("--journal", str(tmp_path / "journal"))
-    process = await start_process(*TCP, *journal, "--workers", str(workers), **variables)
+    settings = tmp_path / "hub.toml"
+    settings.touch()
+    process = await start_process(*TCP, *journal, "--workers", str(workers), "--config", str(settings), **variables)
     assert await state_of(manager) == "READY=1"
     hub = await process.wait_up()
     await connect(hub.endpoints[0])
@@ -276,7 +278,11 @@ async def test_a_managed_hub(start_process: StartProcess, connect: Connect, tmp_
         pass
     hub.signal(signal.SIGHUP)
     assert await state_of(manager) == "RELOADING=1"
-    assert await state_of(manager) == "READY=1"
+    assert await state_of(manager) == "READY=1\nSTATUS="
+    settings.write_text("name = 7")
+    hub.signal(signal.SIGHUP)
+    assert await state_of(manager) == "RELOADING=1"
+    assert (await state_of(manager)).startswith(f"READY=1\nSTATUS=reload rejected: {settings}: name: 7 given")
     hub.signal(signal.SIGTERM)
     assert await state_of(manager) == "STOPPING=1"
     code, _ = await hub.wait_ended()
