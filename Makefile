@@ -45,7 +45,7 @@ test: $(VENV)/.test ## set up and run the tests (ARGS="-k name")
 	@tests/server/install-prometheus $(VENV)
 	@tests/spark/install-java
 	@$(BIN)/python -m tests.spark.share_classes
-	@echo "make test: about 8 minutes on two CPUs; each line of dots says how much is done"
+	@echo "make test: about 7 minutes on two CPUs; each line of dots says how much is done"
 	@$(PYTEST) $(ARGS)
 
 test-quick: $(VENV)/.quick ## the tests of everything with sockets, without the slow ones (PYTHON=python3.13, WITHOUT=uvloop)
