@@ -321,16 +321,6 @@ class Handler:
         if self._pending_bytes >= self._write_limit:
             self._write_early()
 
-    def has_room_for(self, batch: Batch) -> bool:
-        """Return whether a batch can be offered without a loss."""
-        size_bytes = batch.size_bytes
-        if self.closed or size_bytes > self.frame_limit_bytes:
-            return False
-        if self._direct:
-            return self.has_room(self._pending_bytes + size_bytes)
-        waiting = self._new_waiting() if self._waiting is None else self._waiting
-        return waiting.has_room_for(batch)
-
     def post(self, item: Item, *, keep: bool = False) -> bool:
         """Take a request or a reply: to be written at the end of the turn, or to wait until the outlet takes bytes.
 

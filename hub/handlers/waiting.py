@@ -158,15 +158,6 @@ class Waiting:
                 pass
         return False
 
-    def has_room_for(self, batch: Batch) -> bool:
-        """Return whether messages can wait without any being dropped."""
-        limits, usage = self._limits, self._usage
-        return (
-            self.messages + batch.messages <= limits.messages
-            and self.messages_bytes + batch.size_bytes <= limits.bytes
-            and (usage is None or usage.room >= batch.size_bytes)
-        )
-
     def add_gap(self, messages: int) -> None:
         """Let it wait that messages were lost before they came here."""
         self._made_queue().add_gap(messages)
