@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from peers.admin.steps import awaited
 from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.reloading import MANY, Reloading
+from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded, load
 from peers.wire.control import decode_close
 from peers.wire.kinds import Kind
 from tests.daemon.conftest import Connect
+from tests.daemon.test_process import Manager
 from tests.hubs.authority import Authority
 from tests.hubs.eventually import eventually
 from tests.hubs.mesh_peer import MeshPeer
@@ -249,6 +252,27 @@ async def test_one_at_a_time(files: Files, start: Callable[..., Any]) -> None:
     assert files.loads == loads + 2
     assert isinstance(hub.reloading.answer(None, None), Later)
     await eventually(lambda: hub.applied == 3)
+
+
+async def test_a_service_manager_is_told_when_a_reload_begins_and_how_it_ended(
+    files: Files, start: Callable[..., Any], tmp_path: Path
+) -> None:
+    files.write("ada")
+    hub = await start()
+    manager = Manager(str(tmp_path / "notify"))
+    with closing(manager.socket):
+        told = ServiceManager(manager.address)
+        told.begin()
+        reloading = Reloading(hub.daemon, files.load, lambda: None, told)
+        await awaited(reloading.answer(None, None))
+        files.write_settings("name = 7")
+        with pytest.raises(HubError):
+            await awaited(reloading.answer(None, None))
+        told.end()
+        first, ready, second, rejected = manager.told_so_far()
+    assert {one.partition("\n")[0] for one in (first, second)} == {"RELOADING=1"}
+    assert ready == "READY=1\nSTATUS="
+    assert rejected.startswith("READY=1\nSTATUS=reload rejected: ")
 
 
 async def test_a_bug(files: Files, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,6 +218,8 @@ def test_what_the_far_side_cannot_read_is_no_overflow() -> None:
     assert turn.core.report_drops() == []
     turn.core.flush()
     assert [value for value in watcher.values if "lost" in value] == [one.value for one in told]
+    turn.core.detach(slow, "gone")
+    assert turn.core.statistics().unreadable_messages_total == 6
 
 
 def test_a_handler_that_lost_and_left_is_still_reported() -> None:

@@ -20,7 +20,7 @@ from hub.messages.batch import Batch
 from hub.messages.frame import HEADER_BYTES
 from hub.settings.settings import JournalSettings, Limits
 from peers.journal import recorder as recorder_module
-from peers.journal.journal import Journal
+from peers.journal.journal import Journal, WaitingFetches
 from peers.journal.recorder import Answer
 from peers.journal.remote_journals import JournalStatistics, NoJournal
 from peers.journal.staging import Committed
@@ -144,6 +144,25 @@ async def test_waiting_for_some_topics(bench: Bench) -> None:
     found = await quiet
     assert isinstance(found, Records)
     assert (found.request, found.start, found.next) == (1, 2, 3)
+
+
+async def test_topics_are_not_looked_up_for_a_fetch_that_no_longer_waits() -> None:
+    lengths: list[int] = []
+
+    class Topic(str):
+        __slots__ = ()
+
+        def __getitem__(self, part: Any) -> str:
+            lengths.append(part.stop)
+            return super().__getitem__(part)
+
+    waiting = WaitingFetches(lambda *_: None, lambda: 0)
+    fetches = [Fetch(1, prefixes=(prefix,), wait_ms=60_000) for prefix in ("/a", "/bc")]
+    cancel, _ = [waiting.add(fetch, lambda _: None, None, 60.0) for fetch in fetches]
+    waiting.committed(0, 1, [Topic("/x")])
+    cancel()
+    waiting.committed(1, 2, [Topic("/x")])
+    assert lengths == [2, 3, 3]
 
 
 async def test_what_is_left_is_swept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
+from hub.handlers.handler import Handler
+from hub.requests.hub_services import Later
 from peers.connections.http_pages import Host, is_known, is_loopback, read_host, refusal
 from peers.console import page
 from peers.stores.stores import Stores
@@ -177,6 +180,24 @@ async def test_health(hub: Hub) -> None:
     hub.server.ready = False
     answer = await get(hub, "/healthz")
     assert (answer.status, answer.body, answer.headers["Cache-Control"]) == (200, b"ok\n", "no-store")
+
+
+async def test_a_worker_whose_clock_has_stopped_does_not_ask_the_core_for_its_health(hub: Hub) -> None:
+    asked: list[str] = []
+
+    class Core:
+        def ask(self, what: str, value: Any = None, by: Handler | None = None) -> Later:  # noqa: ARG002
+            asked.append(what)
+            later = Later()
+            hub.clock.call_soon(later.give, "")  # nothing is wrong with it
+            return later
+
+    hub.server.whole = Core()
+    assert (await get(hub, "/healthz")).status == 200
+    hub.server.second_s = hub.clock.time() - 60
+    answer = await get(hub, "/healthz")
+    assert (answer.status, b"clock has stopped" in answer.body) == (503, True)
+    assert asked == ["alive"]
 
 
 async def test_readiness(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,9 +97,11 @@ def test_refuses_what_no_block_holds(twin: SimpleNamespace, bad: bytes, argument
 @both
 def test_a_batch_that_cannot_be_cut_keeps_its_number(twin: SimpleNamespace) -> None:
     deep = b"\x91" * 100_000 + b"\xc0"  # a value may be nested as deep
+    tricky = b"\xc1\1\2\3\xcc\xcf"  # from -1 on, where the first value does not end, a value would go up to \xcc
     frames = batch(b"/a", 3, b"\xc1\1\2") + batch(b"/a", 2, b"\1\2", encoding=1) + batch(b"/a", 2, deep + b"\1")
-    records = records_of(*twin.pack([(1, frames)], 0))
+    records = records_of(*twin.pack([(1, frames + batch(b"/a", 3, tricky))], 0))
     bodies = [(b"\xc1\1\2", 0), (b"", 0), (b"", 0), (b"\1\2", 1), (b"", 1), (deep, 0), (b"\1", 0)]
+    bodies += [(tricky, 0), (b"", 0), (b"", 0)]
     assert [(record.body, record.encoding) for record in records] == bodies
 
 

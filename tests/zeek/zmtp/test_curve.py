@@ -392,3 +392,6 @@ def test_any_bytes_end_a_session_at_most(side: str, reads: list[bytes], is_open:
         found = events(session)
         assert not any(isinstance(event, Ended) for event in found[:-1])
         assert session.held_bytes <= 300 + (LIMIT if is_open else HANDSHAKE_LIMIT_BYTES)
+    session.feed_eof()
+    events(session)
+    assert session.held_bytes == 0

@@ -270,3 +270,4 @@ def test_any_bytes_end_a_session_at_most(own: SocketType, reads: list[bytes], is
     was_closed = session.closed
     session.feed_eof()
     assert [type(event) for event in events(session)] == ([] if was_closed else [Ended])
+    assert session.held_bytes == 0
