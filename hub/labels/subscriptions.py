@@ -108,15 +108,16 @@ class RuleSubscriptions:
             on_rule(rule, True)
 
     def changing(self, far: RemoteHub, added: Iterable[Rule], removed: Iterable[Rule]) -> Iterator[None]:
+        """Change the rules of another hub of the mesh, in steps; new ones first, as they may replace many."""
         held = far.rules
-        for rule in removed:
-            if held.pop(rule, far) is None:
-                self._remove(far, rule)
-                yield
         for rule in added:
             if rule not in held:
                 held[rule] = None
                 self._add(far, rule)
+                yield
+        for rule in removed:
+            if held.pop(rule, far) is None:
+                self._remove(far, rule)
                 yield
 
     def _add(self, handler: Handler | RemoteHub, rule: Rule) -> None:

@@ -495,16 +495,17 @@ class Services:
         return target
 
     def changing(self, far: RemoteHub, added: list[str], removed: list[str]) -> Iterator[None]:
+        """Change what another hub of the mesh serves, in steps; new prefixes first, as they may replace many."""
+        for prefix in added:
+            if prefix not in far.served:
+                far.served[prefix] = None
+                self._of(prefix).hubs.append(far)
+                yield
         for prefix in removed:
             if far.served.pop(prefix, far) is None:
                 served = self._prefixes[prefix]
                 served.hubs.remove(far)
                 self._let_go(served)
-                yield
-        for prefix in added:
-            if prefix not in far.served:
-                far.served[prefix] = None
-                self._of(prefix).hubs.append(far)
                 yield
 
     def _of(self, prefix: str) -> _Served:

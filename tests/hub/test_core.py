@@ -11,11 +11,13 @@ import pytest
 from hub.errors import ClosedError, RejectedError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
+from hub.labels.envelope import Envelope
 from hub.labels.rules import Rule
 from hub.limits import CoreLimits, HandlerLimits, Overflow
-from hub.mesh.announcement import Announcement
+from hub.mesh.announcement import Announcement, Interest
 from hub.routing.subscriptions import Asked
 from hub.scheduling.memory import Memory
+from hub.scheduling.scheduler import STEPS_PER_TURN
 from tests.hub.fakes import FakeOutlet, Replies, Turn, handler_of
 
 
@@ -194,6 +196,28 @@ def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
     turn.core.mesh.hear(link, Announcement(THERE, 1, 2, "", ()))
     assert turn.core.routes.find("/a") is not kept
     assert link not in turn.core.routes.find("/a").handlers
+
+
+FINE = [f"/a/{number}/" for number in range(2 * STEPS_PER_TURN)]
+RULES = [Rule(("x",), prefix) for prefix in FINE]
+
+
+@pytest.mark.parametrize(("many", "one"), [(FINE, "/a/"), (RULES, "/a/"), (RULES, Rule(("x",)))])
+def test_no_message_falls_between_interests_of_a_hub_and_those_that_replace_them(
+    many: list[Interest], one: Interest
+) -> None:
+    turn, sent = Turn(hub_id=HERE), 0
+    client, _ = turn.join()
+    link, outlet = turn.join(*many, role=Role.LINK)
+    for seq, (added, removed) in enumerate([([one], many), (many, [one])], 2):
+        change = tuple(added), tuple(removed)
+        turn.core.mesh.hear(link, Announcement(link.id.to_bytes(16), seq - 1, seq, "", None, *change))
+        while turn.core.scheduler.is_busy:
+            turn.core.flush()
+            turn.read(client, [(Envelope(f"{prefix}x", ("x",)), prefix) for prefix in (FINE[0], FINE[-1])])
+            sent += 2
+    turn.core.flush()
+    assert len(outlet.values) == sent > 8
 
 
 # Losses.

@@ -11,13 +11,14 @@ import pytest
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, NotAllowedError, RejectedError, UsageError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from hub.mesh.announcement import Announcement
+from hub.mesh.announcement import Announcement, Served
 from hub.messages.frame import FLAG_BATCH, FLAG_SHARED
 from hub.messages.request_frame import FLAG_NAMED, Reply, Request, Status
 from hub.names.claim import Announced, Wish
 from hub.policy.language import read_policy
 from hub.requests.hub_services import VALUES_LIMIT, Answer, Later, Questions, target_at
 from hub.requests.services import Block, PureBlock
+from hub.scheduling.scheduler import STEPS_PER_TURN
 from tests.hub.fakes import FakeOutlet, at_once, handler_of
 from tests.hub.requests.party import MOST, Room, answers, asked, packed, reply, request
 
@@ -169,6 +170,22 @@ def test_what_came_over_a_link(room: Room) -> None:
     room.ask(link, request("/a", 3, 3))
     assert taken(far, near) == [[1, 2], [3]]
     assert link_told.take() == []
+
+
+def test_no_request_falls_between_services_of_a_hub_and_those_that_replace_them(room: Room) -> None:
+    many, sent = [Served(f"/a/{number}/") for number in range(2 * STEPS_PER_TURN)], 0
+    requester, _ = room.join()
+    link, outlet = room.join(*(one.prefix for one in many), role=Role.LINK)
+    for seq, (added, removed) in enumerate([([Served("/a/")], many), (many, [Served("/a/")])], 2):
+        change = tuple(added), tuple(removed)
+        room.core.mesh.hear(link, Announcement(link.id.to_bytes(16), seq - 1, seq, "", None, *change))
+        while room.core.scheduler.is_busy:
+            room.turn()
+            for target in (many[0], many[-1]):
+                assert room.requests.ask(requester, request(f"{target.prefix}x", sent, sent), 0) is None
+                sent += 1
+    room.turn()
+    assert taken(outlet) == [list(range(sent))]
 
 
 def test_what_cannot_be_served(room: Room) -> None:
