@@ -21,7 +21,7 @@ from peers.transport.timing import Backoff
 from tests.garbage import leaves_nothing
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
-from tests.hubs.hub import Hub
+from tests.hubs.hub import LOOPBACK, Hub
 from tests.hubs.raw_client import publication
 
 
@@ -57,6 +57,22 @@ async def test_over_a_unix_socket(start_hub: StartHub, tmp_path: Path) -> None:
     await (await near.client()).publish("/a", 1)
     assert await reader.values(1) == [("/a", 1)]
     assert near.handler("far").address == f"unix://{tmp_path}/far.sock"
+
+
+def cost(hub: Hub, one: Hub, other: Hub) -> int | None:
+    return hub.server.core.mesh.graph.links.get(one.server.id, {}).get(other.server.id)
+
+
+@pytest.mark.parametrize(
+    ("listened", "dialled", "counts"), [("", None, 1), ("", 5, 5), ("?cost=7", 5, 7), ("?cost=7", 9, 9)]
+)
+async def test_the_larger_cost_of_both_ends_counts(
+    start_hub: StartHub, listened: str, dialled: int | None, counts: int
+) -> None:
+    near, far = await start_hub(name="near"), await start_hub(LOOPBACK + listened, name="far")
+    near.dial(far, cost=dialled)
+    await eventually(lambda: cost(near, near, far) and cost(far, near, far))
+    assert (cost(near, near, far), cost(far, near, far)) == (counts, counts)
 
 
 UNREACHABLE = {

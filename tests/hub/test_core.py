@@ -15,6 +15,8 @@ from hub.labels.envelope import Envelope
 from hub.labels.rules import Rule
 from hub.limits import CoreLimits, HandlerLimits, Overflow
 from hub.mesh.announcement import Announcement, Interest
+from hub.mesh.link_state import FORGET_S, LOOK_S
+from hub.messages.frame import Origin
 from hub.routing.subscriptions import Asked
 from hub.scheduling.memory import Memory
 from hub.scheduling.scheduler import STEPS_PER_TURN
@@ -218,6 +220,20 @@ def test_no_message_falls_between_interests_of_a_hub_and_those_that_replace_them
             sent += 2
     turn.core.flush()
     assert len(outlet.values) == sent > 8
+
+
+def test_no_message_of_a_forgotten_hub_is_taken() -> None:
+    turn = Turn(hub_id=HERE)
+    link, _ = turn.join(role=Role.LINK)
+    _, reader = turn.join("/a")
+    turn.core.mesh.hear(link, Announcement(THERE, 0, 1, "there", ()))  # and nothing leads to it
+    link.bring_from(Origin(THERE, 1))
+    for number, now_s in enumerate((0.0, LOOK_S, FORGET_S)):
+        turn.core.mesh.check(now_s)
+        turn.publish(link, "/a", number)
+    turn.core.flush()
+    assert THERE not in turn.core.mesh.records
+    assert reader.values == [0, 1]
 
 
 # Losses.

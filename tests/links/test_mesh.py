@@ -64,22 +64,6 @@ async def test_each_message_reaches_each_subscriber_once(start_hub: StartHub) ->
         assert hub.server.core.mesh.repeated_messages == hub.server.core.mesh.overtaken_messages == 0
 
 
-def cost(hub: Hub, one: Hub, other: Hub) -> int | None:
-    return hub.server.core.mesh.graph.links.get(one.server.id, {}).get(other.server.id)
-
-
-@pytest.mark.parametrize(
-    ("listened", "dialled", "counts"), [("", None, 1), ("", 5, 5), ("?cost=7", 5, 7), ("?cost=7", 9, 9)]
-)
-async def test_the_larger_cost_of_both_ends_counts(
-    start_hub: StartHub, listened: str, dialled: int | None, counts: int
-) -> None:
-    near, far = await start_hub(name="near"), await start_hub(LOOPBACK + listened, name="far")
-    near.dial(far, cost=dialled)
-    await eventually(lambda: cost(near, near, far) and cost(far, near, far))
-    assert (cost(near, near, far), cost(far, near, far)) == (counts, counts)
-
-
 async def test_messages_take_the_cheapest_way_there_is(start_hub: StartHub) -> None:
     first, last, third = hubs = [await start_hub(name=name) for name in ("first", "last", "third")]
     first.dial(last, cost=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 
 import pytest
 
@@ -11,7 +12,7 @@ from hub.labels.rules import Rule
 from hub.limits import MeshLimits
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interests, Served, Wanted
 from hub.mesh.graph import GraphChange
-from hub.mesh.link_state import BURST, FORGET_S, GONE_S, OUTBID_LIMIT
+from hub.mesh.link_state import BURST, FORGET_S, GONE_S, LOOK_S, OUTBID_LIMIT
 from hub.mesh.mesh import Mesh
 from hub.messages.frame import EPOCH_LIMIT, Origin
 from hub.names.claim import Announced
@@ -133,6 +134,31 @@ def test_whoever_has_missed_an_announcement_asks_for_a_full_copy() -> None:
     a.mesh.hear(link, Wanted(a.id))
     settle(a, b, now_s=21)
     assert b.wanted[a.id] == {"/lost", "/late"}
+
+
+def test_what_came_and_went_is_gone_where_the_hub_between_has_missed_both() -> None:
+    came, stays = Served("/came"), Served("/stays")
+    a, b, c = hubs = Hub(1), Hub(2, MeshLimits(prefixes=2)), Hub(3)
+    for one, other in combinations(hubs, 2):
+        connect(one, other)
+    settle(*hubs, now_s=0)
+    a.mesh.change(Interests(("/1", "/2", "/3", stays)))
+    a.mesh.check(10)
+    tell(a, b)  # which has no room for the topics, and has not told c yet
+    a.mesh.change(Interests((came,)))
+    a.mesh.check(20)
+    tell(a, c)
+    a.mesh.take(next(iter(a.links)))  # and nobody carries it to b
+    a.mesh.change(Interests((), (came,)))
+    for now_s in (30, 31):
+        a.mesh.check(now_s)
+        tell(a, b)  # the second time a full copy, which does not name what is gone
+        tell(b, a)
+    assert came in c.wanted[a.id]
+    disconnect(a, c)
+    settle(*hubs, now_s=40)
+    assert b.wanted[a.id] == {"", stays}
+    assert c.wanted[a.id] == {"", "/1", "/2", "/3", stays}
 
 
 @pytest.mark.parametrize("seq", [OUTBID_LIMIT, OUTBID_LIMIT + 1, SEQ_LIMIT])
@@ -297,6 +323,13 @@ def test_links_of_all_hubs_together_are_limited() -> None:
     a.mesh.hear(link, Announcement(bytes([4]) * 16, 1, 2, "", ()))
     a.mesh.hear(link, Announcement(bytes([5]) * 16, 0, 1, "", two))
     assert bytes([5]) * 16 in a.mesh.records
+    for now_s in (10, 10 + LOOK_S, 10 + FORGET_S):  # nothing leads to those hubs, so they are forgotten
+        a.mesh.check(now_s)
+    assert set(a.mesh.records) == {a.id, b.id}
+    for number in (6, 7):
+        a.mesh.hear(link, Announcement(bytes([number]) * 16, 0, 1, "", two))
+    with pytest.raises(RejectedError, match="all hubs together would have 7 links, the limit is 5"):
+        a.mesh.hear(link, Announcement(bytes([8]) * 16, 0, 1, "", two))
 
 
 def test_the_last_epoch_is_not_left() -> None:
