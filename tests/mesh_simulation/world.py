@@ -182,6 +182,8 @@ class Hub:
         self._clock, self._offset_s, self._truth = clock, offset_s, truth
         self._filter = Filter()
         self._due: dict[End, None] = {}
+        # End → where its last message entered, and the turnover at which it was taken; -1: it was refused.
+        self._accepted: dict[End, tuple[Origin, int]] = {}
         self._routes: dict[tuple[bytes, str], tuple[End, ...]] = {}
         self._wanting: dict[str, list[bytes]] = {}
         self._alarm_s = inf
@@ -203,6 +205,7 @@ class Hub:
         if self.is_alive:
             del self.ends[end.far.node.id]
             self._due.pop(end, None)
+            self._accepted.pop(end, None)
             self.mesh.link_down(end)
 
     def receive(self, end: End, item: Message | Origin | Announcement | Digest | Wanted) -> None:
@@ -219,6 +222,9 @@ class Hub:
         if not self.is_alive:
             return
         due_s = self.mesh.check(self._now_s)
+        for end, (heard, turnover) in self._accepted.items():
+            if turnover == self.mesh.upstreams.turnover and not self.mesh.accepts(end, *heard):
+                raise BrokenPromiseError(f"{self.id.hex()[:8]} remembers that it takes what it takes no more")
         if due_s <= self._now_s:
             raise BrokenPromiseError(f"{self.id.hex()[:8]} has done what is due, and says that there is more at once")
         if due_s < self._alarm_s:
@@ -264,7 +270,9 @@ class Hub:
 
     def _take(self, end: End, message: Message) -> None:
         origin, epoch = end.heard
-        if not self.mesh.accepts(end, origin, epoch):
+        is_taken = self.mesh.accepts(end, origin, epoch)
+        self._accepted[end] = end.heard, self.mesh.upstreams.turnover if is_taken else -1
+        if not is_taken:
             self._truth.refuse(self.id, message, is_lost=self.mesh.upstreams.is_lost(end, origin, epoch))
             self.mesh.refuse(end, end.heard, 1)
             return
