@@ -170,11 +170,10 @@ class Record:
         takes_others = is_news or (takes_topics and announcement.seq >= self.seq)
         if is_news:
             self._take_news(announcement)
-        gone: Iterable[Interest] = announcement.removed
-        if not announcement.base:
-            wanted = dict.fromkeys(announcement.added)
-            gone = [one for one in wants if one not in wanted]
-        removed = [one for one in gone if one in wants and (takes_topics if is_topic(one) else takes_others)]
+        gone: Iterable[Interest] = announcement.removed if announcement.base else wants
+        stays = set(announcement.added)  # also if it is removed as well
+        gone = [one for one in gone if one in wants and one not in stays]
+        removed = [one for one in gone if (takes_topics if is_topic(one) else takes_others)]
         for one in removed:
             del wants[one]
         added = dict.fromkeys(one for one in announcement.added if one not in wants)

@@ -222,6 +222,18 @@ def test_no_message_falls_between_interests_of_a_hub_and_those_that_replace_them
     assert len(outlet.values) == sent > 8
 
 
+@pytest.mark.parametrize("one", ["/a/", Rule(("x",), "/a/")])
+def test_an_interest_that_is_removed_and_added_at_once_stays(one: Interest) -> None:
+    turn = Turn(hub_id=HERE)
+    client, _ = turn.join()
+    link, outlet = turn.join(one, role=Role.LINK)
+    turn.core.mesh.hear(link, Announcement(link.id.to_bytes(16), 1, 2, "", None, (one,), (one,)))
+    turn.core.flush()
+    turn.read(client, [(Envelope("/a/x", ("x",)), 1)])
+    turn.core.flush()
+    assert outlet.values == [1]
+
+
 def test_no_message_of_a_forgotten_hub_is_taken() -> None:
     turn = Turn(hub_id=HERE)
     link, _ = turn.join(role=Role.LINK)
