@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode, ClosedError, RejectedError
 from hub.handlers.delivery import RemoteHub, Role
 from hub.handlers.handler import Handler
 from hub.limits import NameLimits, QueueLimits
@@ -194,17 +194,55 @@ def test_a_link_with_many_names_goes_in_portions() -> None:
 def test_bad_announcements_and_too_many() -> None:
     bad = [Announced("bad", (), 1, 1), Announced("a.b", ("ok",), 1, 1), Announced("a.c", ("",), 1, 1)]
     many = [Announced(f"b.{n}", (), 1, 1) for n in "ab"]
-    for some, code, text, known in (
-        (bad, CloseCode.BAD_DATA, "^2 announced names are rejected: name 'bad' is not a valid name", ["a.a", "a.b"]),
-        (many, CloseCode.TRY_AGAIN_LATER, "1 announced names are rejected: 2 names are known", ["a.a", "b.a"]),
+    two, one = NameLimits(total=2), NameLimits(per_peer=1)
+    for some, limits, code, text, known in (
+        (
+            bad,
+            two,
+            CloseCode.BAD_DATA,
+            "^2 announced names are rejected: name 'bad' is not a valid name",
+            ["a.a", "a.b"],
+        ),
+        (many, two, CloseCode.TRY_AGAIN_LATER, "1 announced names are rejected: 2 names are known", ["a.a", "b.a"]),
+        (many, one, CloseCode.NOT_ALLOWED, "1 announced names are rejected: 1 names of this peer", ["a.a", "b.a"]),
     ):
-        hub, far = linked(1, 2, limits=NameLimits(total=2))
+        hub, far = linked(1, 2, limits=limits)
         hub.client().claim("a.a")
         with pytest.raises(RejectedError, match=text) as caught:
             hub.names.hear(far.links[hub].handler, some, ["never.announced"])
         assert caught.value.code == code
         assert list(hub.known) == known
         assert hub.names.statistics().ignored_total == len(some) - 1
+
+
+def test_names_of_who_has_left_and_is_not_forgotten_yet() -> None:
+    hub = Hub(1, NameLimits(per_client=2 * STEPS_PER_TURN))
+    owner, left, next_in_line, other = (hub.client() for _ in range(4))
+    for number in range(2 * STEPS_PER_TURN):
+        owner.claim(f"a.n{number}")
+    left.claim("a.n0", queue=True)
+    next_in_line.claim("a.n0", queue=True)
+    left.handler.shut()
+    owner.leave()
+    assert hub.names.statistics().names > STEPS_PER_TURN
+    with pytest.raises(ClosedError, match="not attached"):
+        owner.claim("a.n0")
+    assert other.claim("a.n0", queue=True) is Standing.QUEUED
+    assert next_in_line.standing == {"a.n0": Standing.OWNED}
+    assert other.claim("a.n1") is Standing.OWNED
+    hub.forget(left.handler)
+    while hub.scheduler.is_busy:
+        hub.next_turn()
+    assert (hub.names.statistics().names, hub.names.statistics().waiting) == (2, 1)
+
+
+def test_whoever_is_told_of_names_from_now_on_is_told_of_those_of_clients_here() -> None:
+    here, there = linked(1, 2)
+    here.names.hear(there.links[here].handler, [Announced("a.far", (), 1, 1)], [])
+    here.client().claim("a.near", "x", now_us=7)
+    told: list[tuple[str, Announced | None]] = []
+    here.names.tell(lambda name, announced: told.append((name, announced)))
+    assert told == [("a.near", Announced("a.near", ("x",), 7, 1))]
 
 
 names = st.sampled_from(("a.a", "a.b", "b.a"))

@@ -45,6 +45,7 @@ def test_a_ring() -> None:
     for name in FIGURES:
         assert figures[name][-1] == (8 if name in HEIGHTS else 4), "rates have the mean, and heights the largest"
     history.add(15, sample(1))
+    history.add(12, sample(9))  # the clock went back
     assert told(history)[1][-2:] == [4, 1]
     history = Ring()
     for second in range(100, 200):

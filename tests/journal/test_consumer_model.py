@@ -50,6 +50,7 @@ def test_a_restart_goes_on_where_it_was() -> None:
     assert [item.record.offset for item in consumer.dead] == [3]
     late = _consumer(progress=Progress(2, (5,), {7: 1}))
     late.skip_to(10)
+    late.skip_to(9)
     assert late.progress() == Progress(10)
     assert late.counters().missed_total == 8
 
@@ -64,6 +65,12 @@ def test_what_comes_too_late() -> None:
     consumer.acknowledge(first, [0, 1])
     assert consumer.nak(first, [2, 7], 5.0) == []
     assert (consumer.position, consumer.counters().late_total) == (0, 4)
+    consumer.in_progress(first, [0], 15.0)
+    consumer.in_progress(second, [1], 15.0)
+    assert (consumer.due_s, consumer.counters().late_total) == (20.0, 5)
+    consumer.leave(first)
+    consumer.leave(first)
+    assert list(consumer.members) == [second]
 
 
 def test_what_is_not_acknowledged_may_come_again_later() -> None:

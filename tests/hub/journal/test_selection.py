@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.manifest import Entry, Hole, Manifest, encode_manifest, parse_manifest, range_name, range_of
-from hub.journal.selection import LISTED_LIMIT, Selection, listed_texts, listing
+from hub.journal.selection import LISTED_LIMIT, Selection, counted_in_short, listed_texts, listing
 from tests.hub.fakes import nasty_texts
 
 prefixes = st.lists(nasty_texts, min_size=1, max_size=12)
@@ -120,6 +122,21 @@ def test_what_is_no_text_is_none() -> None:
 def test_as_many_components_are_left_as_fit(topics: list[str], texts: list[str]) -> None:
     """The longest that leave few enough texts; where even the first are too many, one empty text."""
     assert listed_texts(listing(topics)) == texts
+
+
+@pytest.mark.parametrize("topics", [TWO_DEEP[:-1], TWO_DEEP])
+def test_messages_are_counted_by_the_texts_of_the_listing(topics: list[str]) -> None:
+    counts, is_whole = counted_in_short(Counter(topics) + Counter(topics[:3]))
+    assert is_whole is (len(topics) <= LISTED_LIMIT)
+    assert [text for text, _ in counts] == listed_texts(listing(topics))
+    assert sum(count for _, count in counts) == len(topics) + 3
+
+
+def test_more_listings_than_are_remembered_are_answered_all_the_same() -> None:
+    wanted = Selection(["/a/1"])
+    for _ in range(2):
+        found = [number for number in range(1_100) if wanted.may_hold(b"/a/%d" % number)]
+        assert found == [number for number in range(1_100) if str(number).startswith("1")]
 
 
 JOURNAL = bytes(range(16))

@@ -231,6 +231,10 @@ def test_messages_that_are_overtaken_are_told_of_their_link_once() -> None:
     a.mesh.refuse(to_b, Origin(b.id, 10), 1)
     disconnect(a, b)
     assert a.mesh.take_overtaken(to_b) == 0
+    before = a.mesh.statistics()
+    a.mesh.hear(to_b, Announcement(b"e" * 16, 0, 1))
+    a.mesh.link_down(to_b)
+    assert (a.mesh.statistics(), set(a.mesh.records)) == (before, {a.id, b.id, c.id, d.id})
 
 
 def test_a_hub_that_is_linked_here_is_believed_over_others() -> None:

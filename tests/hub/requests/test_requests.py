@@ -124,6 +124,18 @@ def test_a_shared_reply_that_must_be_cut(status: Status, room: Room, service: tu
         assert told == [reply(1, "A"), reply(2, "B")]
 
 
+def test_a_reply_whose_values_are_none_is_an_error_to_who_asked(
+    room: Room, service: tuple[Handler, FakeOutlet]
+) -> None:
+    (one, one_told), (other, other_told) = room.join(), room.join()
+    room.ask(one, request("/a", 1, "a"))
+    room.ask(other, request("/a", 2, "b"))
+    room.answer(service[0], Reply(0, Status.OK, b"\0\0\0\x02\xc1\xc1", FLAG_BATCH))
+    told = answers(one_told.take() + other_told.take())
+    assert [(number, status) for number, status, _ in told] == [(1, Status.FAILED), (2, Status.FAILED)]
+    assert not room.requests.statistics().pending
+
+
 @pytest.fixture
 def requester(room: Room) -> Handler:
     return room.join()[0]
@@ -151,6 +163,14 @@ def test_what_is_known_of_a_topic_is_forgotten(room: Room) -> None:
     near, outlet = room.join("/a")
     room.ask(requester, request("/a/b", 3, 3))
     assert taken(outlet) == [[3]]
+    assert room.requests.services.who_serves("/a").handlers == [(near, 1)]
+    assert room.requests.services.who_serves("/b") == ([], [])
+    with patch("hub.requests.services.TOPICS_LIMIT", 3):  # what is known of topics is forgotten as a whole
+        other, _ = room.join()
+        for number in range(10):
+            room.ask(other, request(f"/a/{number}", number, number))
+            assert len(room.requests.services._targets) <= 3
+        assert taken(outlet) == [list(range(10))]
     at_once(room.requests.unserving(near, ["/a"]))
     room.core.detach(link, "gone")
     room.ask(requester, request("/a/b", 4, 4))
@@ -299,6 +319,14 @@ def test_a_function(
     room.ask(client[0], item)
     assert answers(client[1].take()) == expected
     assert not room.requests.statistics().pending
+
+
+def test_shared_values_that_are_gone_before_the_hub_reads_them(room: Room, client: tuple[Handler, FakeOutlet]) -> None:
+    values = Handle(b"\0\0\0\x02handle")
+    values.is_gone = True
+    room.ask(client[0], Request(b"$hub/double", 5, 0, values, FLAG_BATCH | FLAG_SHARED))
+    text = "the values are not there any more"
+    assert answers(client[1].take()) == [(5, Status.FAILED, text), (6, Status.FAILED, text)]
 
 
 def test_too_many_in_one_turn(room: Room, client: tuple[Handler, FakeOutlet]) -> None:

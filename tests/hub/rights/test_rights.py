@@ -8,10 +8,11 @@ from hub.errors import CloseCode, RejectedError
 from hub.handlers.delivery import Role
 from hub.labels.envelope import tagged
 from hub.labels.rules import Rule
+from hub.limits import CoreLimits, NameLimits
 from hub.mesh.announcement import Announcement, Digest, Leaf
 from hub.messages.batch import Batch
 from hub.messages.request_frame import FLAG_NAMED, Status
-from hub.names.claim import Announced, Change, Standing, Wish
+from hub.names.claim import Announced, Change, Standing, Tell, Wish, untold
 from hub.policy.policy import DECIDED_LIMIT
 from hub.scheduling.scheduler import STEPS_PER_TURN
 from tests.hub.fakes import at_once
@@ -242,6 +243,11 @@ def test_who_is_given_other_rights_while_what_it_serves_is_checked() -> None:
     bob.handler.rights = hall.policy.rights("alice")
     with pytest.raises(RejectedError, match="not granted to user 'alice'"):
         at_once(steps)
+    bob.handler.rights = hall.policy.rights("bob")
+    steps = hall.core.requests.serving(bob.handler, [f"/search/x/{number}" for number in range(20)])
+    next(steps)
+    hall.core.detach(bob.handler, "gone")
+    at_once(steps)
     assert hall.core.requests.statistics().services == 0
 
 
@@ -410,6 +416,76 @@ def test_names_that_another_link_has_brought_stay(hall: Hall) -> None:
     give(again, "some")
     core.flush()
     assert owned(hall) == {"org.a.y"}
+
+
+@pytest.mark.parametrize("roles", [["all", "some"], ["some"]])
+def test_who_is_given_other_rights_while_it_subscribes_is_judged_by_those(hall: Hall, roles: list[str]) -> None:
+    alice = hall.join("alice", roles=["all"])
+    prefixes = ["/b/0", "/b/1", "/b/2"]  # All are judged in the first step
+    steps = hall.core.prefixes.subscribing(alice.handler, prefixes)
+    next(steps)
+    hall.core.authority.give_rights(alice.handler, hall.policy.rights("alice", roles))
+    if "all" in roles:
+        at_once(steps)
+    else:
+        with pytest.raises(RejectedError, match="subscribe '/b/0': not granted to user 'alice'"):
+            at_once(steps)
+    assert list(alice.handler.prefixes) == (prefixes if "all" in roles else [])
+
+
+MANY = STEPS_PER_TURN + 50  # More than one turn takes away
+AMPLE = CoreLimits(names=NameLimits(per_client=MANY))
+
+
+def hold_much(hall: Hall, tell: Tell = untold) -> Guest:
+    alice, core = hall.join("alice", *(f"/b/{number}" for number in range(MANY)), roles=["all"]), hall.core
+    at_once(core.requests.serving(alice.handler, [f"/b/{number}" for number in range(MANY)]))
+    core.subscribe_rules(alice.handler, [Rule((f"{number}",), "/b") for number in range(MANY)])
+    for number in range(MANY):
+        core.names.claim(alice.handler, Wish(f"org.b.n{number}"), 1, tell)
+    return alice
+
+
+def test_what_is_given_up_while_it_is_judged_is_not_taken_away_as_well() -> None:
+    hall, changes = Hall(ROLES, limits=AMPLE), list[Change]()
+    alice, source, core = hold_much(hall, changes.append), hall.join(None), hall.core
+    source.send(("/b/1", 1))
+    assert alice.take() == [1]
+    told, handler, given_up = Told(alice), alice.handler, set[str]()
+    give(alice, "none")
+    assert not core.routes.table
+    while core.scheduler.is_busy:
+        for prefix in list(core.requests.served_by(handler))[-1:]:
+            at_once(core.requests.unserving(handler, [prefix]))
+        for name in list(core.names.of(handler))[-1:]:
+            core.names.release(handler, name)
+            given_up.add(name)
+        core.unsubscribe(handler, list(handler.prefixes)[-1:])
+        core.rules.unsubscribe(handler, list(core.rules.of(handler))[-1:])
+        core.flush()
+    assert given_up
+    assert sorted([*given_up, *(change.name for change in changes)]) == sorted(f"org.b.n{n}" for n in range(MANY))
+    assert (list(core.requests.served_by(handler)), list(core.names.of(handler))) == ([], [])
+    assert (handler.prefixes, list(core.rules.of(handler))) == ({}, [])
+    assert len(told) == 1
+
+
+def test_who_gets_its_rights_back_or_leaves_keeps_or_takes_the_rest() -> None:
+    hall = Hall(ROLES, limits=AMPLE)
+    alice, core = hold_much(hall), hall.core
+    told = Told(alice)
+    give(alice, "none")
+    give(alice, "all")
+    while core.scheduler.is_busy:
+        core.flush()
+    left = list(core.requests.served_by(alice.handler))
+    assert left == [f"/b/{number}" for number in range(STEPS_PER_TURN, MANY)]
+    assert len(list(core.names.of(alice.handler))) == len(alice.handler.prefixes) == MANY
+    assert told[0].endswith("serve '/b/7' and 242 more")
+    core.detach(alice.handler, "gone")
+    give(alice, "some")
+    alice.send(("/b", 1))
+    assert (len(told), alice.refused) == (1, [])
 
 
 def test_many_things_are_named_in_part(hall: Hall) -> None:
