@@ -350,3 +350,16 @@ def test_a_change_forgets_what_it_could_match_and_nothing_else() -> None:
     turn.core.names.claim(handler, Wish("s.s"), 1)
     assert forgotten() == {"ab of s"}
     assert turn.core.routes.clears == 0
+
+
+def test_more_tagged_routes_than_are_forgotten_singly_are_forgotten_as_a_whole() -> None:
+    turn = Turn()
+    (source, _), (_, reader) = turn.join(), turn.join("/0")
+    routes = turn.core.routes
+    turn.read(source, [("/plain", 0), *((tagged(f"/{number}", ["a"]), number) for number in range(4_200))])
+    handler, outlet = turn.join()
+    turn.core.subscribe_rules(handler, [check_rule(["a"])])
+    assert (len(routes.table), routes.clears) == (1, 1), "that of the topic without labels stays"
+    turn.read(source, [(tagged("/0", ["a"]), -1), ("/1", -2)])
+    turn.core.flush()
+    assert (outlet.values, reader.values) == ([-1], [0, -1])

@@ -483,6 +483,17 @@ def test_age_is_that_of_the_last_number_that_was_heard_of_and_is_here() -> None:
     assert (replica.needs, replica.age_ns(2_500)) == (Needs.CHANGES, 1_500)
     replica.hear(0, [change])
     assert (replica.needs, replica.age_ns(2_500)) == (Needs.NOTHING, 500)
+    replica.heard(0, 0, 9_000)  # late
+    assert replica.age_ns(2_500) == 500
+
+
+def test_pages_of_a_snapshot_that_is_over_are_passed_over() -> None:
+    replica = Replica()
+    replica.heard(1, 0, 1_000)
+    replica.begin(0, 0)  # of a life that is over
+    replica.take_rows([(pack(1), pack(1), 1)])
+    assert replica.finish(1) == []
+    assert (replica.needs, replica.entries, replica.loaded_total) == (Needs.SNAPSHOT, {}, 0)
 
 
 def test_held_changes_have_a_bound() -> None:
