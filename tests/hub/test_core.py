@@ -11,7 +11,7 @@ import pytest
 from hub.errors import ClosedError, RejectedError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from hub.labels.envelope import Envelope
+from hub.labels.envelope import Envelope, tagged
 from hub.labels.rules import Rule
 from hub.limits import CoreLimits, HandlerLimits, Overflow
 from hub.mesh.announcement import Announcement, Interest
@@ -189,13 +189,17 @@ def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
     link = handler_of(role=Role.LINK)
     turn.core.attach(link)
     turn.core.link(link, THERE, lambda: None)
-    turn.core.mesh.hear(link, Announcement(THERE, 0, 1, "", ((HERE, 1),), ("/a",)))
+    turn.core.mesh.hear(link, Announcement(THERE, 0, 1, "", ((HERE, 1),), ("/a", Rule(("x",)))))
     turn.core.mesh.check(0.0)
     turn.core.flush()
+    assert turn.core.routes.find_tagged(tagged("/b", ["x"])).handlers == (link,)
+    turn.core.mesh.hear(link, Announcement(THERE, 1, 2, removed=(Rule(("x",)),)))
+    turn.core.flush()
+    assert turn.core.routes.find_tagged(tagged("/b", ["x"])).handlers == ()
     kept = turn.core.routes.find("/a")
     assert kept.handlers == (link,)
     assert link not in kept.of_way(THERE)
-    turn.core.mesh.hear(link, Announcement(THERE, 1, 2, "", ()))
+    turn.core.mesh.hear(link, Announcement(THERE, 2, 3, "", ()))
     assert turn.core.routes.find("/a") is not kept
     assert link not in turn.core.routes.find("/a").handlers
 

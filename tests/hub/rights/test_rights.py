@@ -478,8 +478,7 @@ def test_who_gets_its_rights_back_or_leaves_keeps_or_takes_the_rest() -> None:
     give(alice, "all")
     while core.scheduler.is_busy:
         core.flush()
-    left = list(core.requests.served_by(alice.handler))
-    assert left == [f"/b/{number}" for number in range(STEPS_PER_TURN, MANY)]
+    assert list(core.requests.served_by(alice.handler)) == [f"/b/{number}" for number in range(STEPS_PER_TURN, MANY)]
     assert len(list(core.names.of(alice.handler))) == len(alice.handler.prefixes) == MANY
     assert told[0].endswith("serve '/b/7' and 242 more")
     core.detach(alice.handler, "gone")
