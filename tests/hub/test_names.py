@@ -227,7 +227,7 @@ def test_names_of_who_has_left_and_is_not_forgotten_yet() -> None:
     with pytest.raises(ClosedError, match="not attached"):
         owner.claim("a.n0")
     assert other.claim("a.n0", queue=True) is Standing.QUEUED
-    assert next_in_line.standing == {"a.n0": Standing.OWNED}
+    assert (left.told, next_in_line.standing) == ([], {"a.n0": Standing.OWNED})
     assert other.claim("a.n1") is Standing.OWNED
     hub.forget(left.handler)
     while hub.scheduler.is_busy:

@@ -481,10 +481,11 @@ def test_who_gets_its_rights_back_or_leaves_keeps_or_takes_the_rest() -> None:
     assert list(core.requests.served_by(alice.handler)) == [f"/b/{number}" for number in range(STEPS_PER_TURN, MANY)]
     assert len(list(core.names.of(alice.handler))) == len(alice.handler.prefixes) == MANY
     assert told[0].endswith("serve '/b/7' and 242 more")
+    alice.send(("/z", 1))
     core.detach(alice.handler, "gone")
     give(alice, "some")
-    alice.send(("/b", 1))
-    assert (len(told), alice.refused) == (1, [])
+    alice.send(("/y", 1))
+    assert (len(told), alice.refused, len(core.routes.table)) == (1, [], 2)
 
 
 def test_many_things_are_named_in_part(hall: Hall) -> None:
