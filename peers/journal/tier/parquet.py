@@ -173,8 +173,8 @@ def digests(table: pa.Table) -> tuple[int, ...]:
 
 def _topics_of(group: pa.Table) -> tuple[str, str]:
     """Return the first and the last topic of a group. Parquet's statistics have them too: forged ones end Arrow."""
-    topics = pc.min_max(group.column("topic")).as_py()
-    return topics["min"], topics["max"]
+    topics = group.column("topic")
+    return topics[0].as_py(), topics[-1].as_py()
 
 
 def _digest(column: pa.ChunkedArray) -> int:
@@ -366,8 +366,9 @@ class Opened:
             metadata = pq.read_metadata(pa.BufferReader(tail))
             if not metadata.schema.to_arrow_schema().equals(SCHEMA):
                 raise JournalCorruptError("it has other columns than a file of a tier")
-            text = metadata.metadata[_NAME][_CRC_DIGITS:]
-            if metadata.metadata[_NAME] != _checked(text):
+            checked = metadata.metadata[_NAME]
+            text = checked[_CRC_DIGITS:]
+            if checked != _checked(text):
                 raise JournalCorruptError("the checksum of its outline does not match")
             outline = msgspec.json.decode(text, type=_Outline)
             self._parquet = pq.ParquetFile(file, metadata=metadata, pre_buffer=not isinstance(file, _NEAR))
